@@ -1,0 +1,74 @@
+"""What this machine can tell apart: the same kernel in both arms, and the same meaning in another layout.
+
+Gives sigma, offset and layout noise of docs/verdict.md. Must not know verdicts or the ledger.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from keepfast.errors import MachineError
+from keepfast.judge import decide
+from keepfast.judge.arms import Arms
+from keepfast.judge.channel import Failure, RunnerSpec
+from keepfast.judge.clock import Timed
+from keepfast.judge.trial import Pair, Trial
+from keepfast.model import Calibration, Candidate, Event, Machine, Phase, Round
+from keepfast.stats import mean, median, sample_sd
+
+ROUNDS = 10
+PADS = (1, 2, 3, 5, 8, 13)  # cache lines of padding, one build each
+PAD_ROUNDS = 2
+AGAIN = 4  # rounds of a later look
+SIGMA_FLOOR = 2e-4  # no clock of ours is better than this
+CONFIDENCE = 1.25  # sigma from few rounds is itself uncertain: SD of 10 rounds is within 25 % two times in three
+
+
+class Calibrator:
+    def __init__(self, trial: Trial, arms: Arms, machine: Machine, emit: Callable[[Event], None]) -> None:
+        self.trial, self.arms, self.machine, self.emit = trial, arms, machine, emit
+
+    def run(self, start: Candidate, spec: RunnerSpec, timed: tuple[Timed, ...]) -> Calibration:
+        self.emit(Event("calibrate", "the same kernel in both arms", numbers=(("rounds", float(ROUNDS)),)))
+        same = self._rounds(spec, spec, timed, ROUNDS, Phase.CALIBRATE)
+        sigma = max(SIGMA_FLOOR, CONFIDENCE * sample_sd([r.d for r in same]))
+        self.emit(Event("calibrate", "the same code in other places", numbers=(("builds", float(len(PADS))),)))
+        padded = [self._rounds(self.arms.variant(start, pad), spec, timed, PAD_ROUNDS, Phase.LAYOUT) for pad in PADS]
+        return Calibration(
+            machine=self.machine.hash,
+            sigma=sigma,
+            offset=mean([r.d for r in same]),
+            layout=self._layout([mean([r.d for r in rounds]) for rounds in padded], sigma),
+            case_sigma=tuple((t.name, max(SIGMA_FLOOR, CONFIDENCE * self._case_sd(same, t.name))) for t in timed),
+            rounds=ROUNDS,
+            sentinel_ns=median([r.sentinel_ns for r in same]),
+            block_ms=median([c.opponent_ns * t.count / 1e6 for r in same for c, t in zip(r.cases, timed, strict=True)]),
+            when=time.time(),
+            layouts=len(PADS),
+        )
+
+    def again(self, before: Calibration, spec: RunnerSpec, timed: tuple[Timed, ...]) -> Calibration:
+        """A later look with few rounds: noise that has clearly grown replaces the calibrated one, and is said."""
+        same = self._rounds(spec, spec, timed, AGAIN, Phase.CALIBRATE)
+        found = sample_sd([r.d for r in same])
+        if found <= 2 * before.sigma:
+            return before
+        self.emit(Event("note", f"this machine has become noisier: SD between rounds {found:.2%}, was {before.sigma:.2%}"))
+        return replace(before, sigma=found, when=time.time())
+
+    def _rounds(self, subject: RunnerSpec, opponent: RunnerSpec, timed: tuple[Timed, ...], count: int, phase: Phase) -> list[Round]:
+        found = self.trial.measure(Pair(subject, opponent, "itself", timed), decide.Measure(phase, count))
+        if isinstance(found, Failure):
+            raise MachineError(f"calibration failed: {found.detail}", next_step="keepfast doctor")
+        return found
+
+    def _case_sd(self, rounds: Sequence[Round], case: str) -> float:
+        return sample_sd([c.d for r in rounds for c in r.cases if c.case == case])
+
+    def _layout(self, means: Sequence[float], sigma: float) -> float:
+        """SD between layouts, less what the rounds' own noise explains."""
+        return math.sqrt(max(0.0, mean([m * m for m in means]) - sigma**2 / PAD_ROUNDS))

@@ -1,0 +1,216 @@
+"""The clock `calls`: one round is a fresh pair of processes, timed window by window by the judge.
+
+A window is: contents written, t0, the runner is continued, calls on sets never used twice, done, stopped and confirmed, t1.
+Windows come in pairs AB and BA, whose log-ratios are averaged; a round's D is the median over pairs. After each pair of
+windows all outputs of both arms are compared. Must not know verdict rules, git or the ledger.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from statistics import median
+
+from msgspec import Struct
+
+from keepfast.judge.channel import Call, Failure, Runner, RunnerSpec
+from keepfast.judge.compare import Budget
+from keepfast.judge.contents import Library, Sets
+from keepfast.judge.sets import Draw
+from keepfast.judge.table import call_table
+from keepfast.model import CaseRound, Phase, Reason, Round, Task
+from keepfast.walls.base import Walls
+
+FOOTPRINT = 32 << 20  # bytes of all sets of a case together
+WINDOW_MS = 3.0  # a window is at least this long where the footprint allows
+PAIRS = 15  # pairs of windows a round: AB and BA each, so 30 windows an arm
+TINY_SETS = 256  # and not more sets than this, for cases of nanoseconds
+STEAL_SHARE = 0.02
+DISTURBED_SHARE = 0.25
+
+
+class Timed(Struct, frozen=True):
+    """A case ready to be timed: drawn contents, the number of sets, and what two right answers may differ by."""
+
+    bank: tuple[Draw, ...]
+    count: int
+    budgets: tuple[tuple[str, Budget], ...]
+    call_ns: float  # what one call took when last seen, for time limits
+
+    @property
+    def name(self) -> str:
+        return self.bank[0].case.name
+
+
+class Odd(Struct, frozen=True):
+    """A timed set in which the arms differ, for the reference to say who is wrong."""
+
+    draw: Draw
+    got: object  # np.ndarray: the subject's output region
+    result: str
+    canary: bool
+
+
+class Timing(Struct, frozen=True):
+    """A round that went through, one timed set drawn for the reference, and the sets that differ."""
+
+    round: Round
+    drawn: tuple[tuple[Draw, object], ...]
+    odd: tuple[Odd, ...]
+
+
+class Disturbed(Struct, frozen=True):
+    """The machine was not fit during this round."""
+
+    detail: str
+
+
+def sets_for(draw: Draw, call_ns: float) -> int:
+    """How many sets make a window long enough, within the footprint."""
+    size = draw.layout.in_bytes + 2 * draw.layout.out_bytes
+    return max(1, min(math.ceil(WINDOW_MS * 1e6 / max(call_ns, 1.0)), FOOTPRINT // size))
+
+
+class Clock:
+    def __init__(self, walls: Walls, library: Library, task: Task, rng: Random) -> None:
+        self.walls, self.library, self.task, self.rng = walls, library, task, rng
+        available = sorted(os.sched_getaffinity(0))
+        self.cores = tuple(available[-task.threads :])
+        self.own_cores = tuple(available[: -task.threads]) or tuple(available)
+
+    def round(self, phase: Phase, arms: tuple[RunnerSpec, RunnerSpec], cases: tuple[Timed, ...]) -> Timing | Failure | Disturbed:
+        """Time subject (arms[0]) against opponent (arms[1]) once, in fresh processes."""
+        began, steal, sentinel = time.monotonic(), _steal_ticks(), self.sentinel()
+        drawn: list[tuple[Draw, object]] = []
+        odd: list[Odd] = []
+        results = []
+        with self._apart(), self._runners(arms) as runners:
+            if isinstance(runners, Failure):
+                return runners
+            for case in cases:
+                found = self._case(case, runners, odd, drawn)
+                if not isinstance(found, CaseRound):
+                    return found
+                results.append(found)
+        seconds = time.monotonic() - began
+        stolen = (_steal_ticks() - steal) / (seconds * os.sysconf("SC_CLK_TCK") * (os.cpu_count() or 1))
+        if stolen > STEAL_SHARE:
+            return Disturbed(f"the hypervisor took {stolen:.0%} of the CPU time in this round")
+        made = Round(phase, self._composite(results), tuple(results), sentinel, seconds)
+        return Timing(made, tuple(drawn), tuple(odd))
+
+    def sentinel(self) -> float:
+        """Time of a fixed piece of arithmetic on the runner's core, in ns."""
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.cores[:1])
+        try:
+            return self.library.sentinel_ns()
+        finally:
+            os.sched_setaffinity(0, before)
+
+    def _composite(self, results: list[CaseRound]) -> float:
+        weights = {c.name: w for c, w in zip(self.task.timed, self.task.weights(), strict=True)}
+        known = [(r.d, weights[r.case]) for r in results if r.case in weights]
+        return sum(d * w for d, w in known) / sum(w for _, w in known) if known else 0.0
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """The judge keeps off the runner's cores where there are others."""
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.own_cores)
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+            if collecting:
+                gc.enable()
+
+    @contextmanager
+    def _runners(self, arms: tuple[RunnerSpec, RunnerSpec]) -> Iterator[tuple[Runner, Runner] | Failure]:
+        with ExitStack() as stack:
+            order = [0, 1]
+            self.rng.shuffle(order)
+            started = {i: stack.enter_context(Runner.start(self.walls, arms[i])) for i in order}
+            failures = [failure for i in order if (failure := started[i].load(10.0)) is not None]
+            yield failures[0] if failures else (started[0], started[1])
+
+    def _case(self, case: Timed, runners: tuple[Runner, Runner], odd: list[Odd], drawn: list[tuple[Draw, object]]) -> CaseRound | Failure | Disturbed:
+        sets = Sets(self.library, self.task, case.bank, case.count)
+        try:
+            for arm, runner in enumerate(runners):
+                regions = (runner.map(sets.inputs.fd, sets.inputs.size, False), runner.map(sets.outputs[arm].fd, sets.outputs[arm].size, True))
+                with call_table(case.bank, case.count, regions) as table:
+                    runner.table(table)
+            return Windows(case, sets, runners, self.rng).run(odd, drawn)
+        finally:
+            sets.close()
+
+
+class Windows:
+    """The windows of one case in one round."""
+
+    def __init__(self, case: Timed, sets: Sets, runners: tuple[Runner, Runner], rng: Random) -> None:
+        self.case, self.sets, self.runners, self.rng = case, sets, runners, rng
+        self.budgets = dict(case.budgets)
+        self.timeout_s = max(1.0, 50e-9 * case.call_ns * case.count)
+        self.disturbed = 0
+
+    def run(self, odd: list[Odd], drawn: list[tuple[Draw, object]]) -> CaseRound | Failure | Disturbed:
+        pairs: list[float] = []
+        times: tuple[list[int], list[int]] = ([], [])
+        keep = (self.rng.randrange(PAIRS), self.rng.randrange(2), self.rng.randrange(self.case.count))
+        for k in range(-1, PAIRS):  # the first pair warms both processes and is not counted
+            both = []
+            for half, order in enumerate(self._orders()):
+                window = self._window(order, odd)
+                if isinstance(window, Failure):
+                    return window
+                both.append(math.log(window[0] / window[1]))
+                if k >= 0:
+                    times[0].append(window[0])
+                    times[1].append(window[1])
+                if (k, half) == keep[:2]:
+                    drawn.append(self.sets.drawn(keep[2]))
+            if k >= 0:
+                pairs.append(sum(both) / 2)
+        if self.disturbed > DISTURBED_SHARE * 4 * PAIRS:
+            return Disturbed(f"another process took the core in {self.disturbed} of {4 * PAIRS} windows (case {self.case.name})")
+        per_call = [median(t) / self.case.count for t in times]
+        return CaseRound(self.case.name, median(pairs), per_call[0], per_call[1], tuple(pairs))
+
+    def _orders(self) -> list[tuple[int, int]]:
+        return [(0, 1), (1, 0)] if self.rng.random() < 0.5 else [(1, 0), (0, 1)]
+
+    def _window(self, order: tuple[int, int], odd: list[Odd]) -> tuple[int, int] | Failure:
+        self.sets.refresh(self.rng)
+        ns = [0, 0]
+        for arm in order:
+            found = self.runners[arm].call(0, self.case.count, self.timeout_s)
+            if isinstance(found, Failure):
+                return found if arm == 0 else Failure(Reason.MACHINE, f"the opponent failed while timed: {found.detail}")
+            ns[arm] = found.ns
+            self.disturbed += _disturbed(found)
+        if len(odd) < 4:
+            odd.extend(self._odd())
+        return ns[0], ns[1]
+
+    def _odd(self) -> list[Odd]:
+        return [Odd(*self.sets.drawn(f.index), f.result, f.canary) for f in self.sets.differing(self.budgets)[:2]]
+
+
+def _disturbed(call: Call) -> bool:
+    """Less CPU time than wall time by more than stopping and waking cost: somebody else ran on this core."""
+    return call.ns - call.cpu_ns > 300_000 + 0.05 * call.ns
+
+
+def _steal_ticks() -> int:
+    with open("/proc/stat") as stat:
+        fields = stat.readline().split()
+    return int(fields[8]) if len(fields) > 8 else 0

@@ -1,0 +1,155 @@
+"""Is a result right? The error budget of docs/verdict.md, on private copies and plain arrays.
+
+Owns: slices, budgets, the sentence that names the first wrong element. Must not know processes, clocks or candidates.
+Source of the numbers: DESIGN section 5 "Correct"; starting values, checked by the task lint's mutants.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from keepfast.model import Case, Task
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FLOOR_EPS = 4.0  # a budget is never below this many eps of the slice's RMS
+CAP_EPS = 8.0  # nor above this many eps * sqrt(L)
+OWN_ERROR = 2.0  # times the reference's own error at working precision
+WORST = 10.0  # worst element over the RMS budget, times max(1, sqrt(L) / 8)
+OFF_BY_ONE_SHARE = 0.01  # share of 8-bit codes that may differ by one
+
+
+class Budget(Struct, frozen=True):
+    """Error a slice may have, relative to its RMS: `rms` for the whole slice, `worst` for one element."""
+
+    rms: float
+    worst: float
+
+
+class Mismatch(Struct, frozen=True):
+    name: str
+    index: tuple[int, ...]
+    got: float
+    expected: float
+    detail: str
+
+
+def reduction_length(task: Task, case: Case) -> float:
+    """L of the budget: `[tolerance] reduction`, else the largest axis."""
+    from keepfast.expr import parse
+
+    axes = dict(case.axes)
+    if task.tolerance.reduction:
+        return max(1.0, float(parse(task.tolerance.reduction, list(axes)).value(axes)))
+    return float(max(axes.values(), default=1))
+
+
+def slices(array: np.ndarray) -> np.ndarray:
+    """View or copy as (slices, elements): the last axis is a slice; a vector is one slice."""
+    last = array.shape[-1] if array.ndim else 1
+    return array.reshape(-1, last) if array.size else array.reshape(0, max(last, 1))
+
+
+def _rms(values: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    return np.sqrt(np.mean(np.square(values), axis=1))
+
+
+def _scale(exact: np.ndarray) -> np.ndarray:
+    """RMS of each slice; an (almost) empty slice borrows a millionth of the whole tensor's."""
+    import numpy as np
+
+    rows = _rms(exact)
+    whole = math.sqrt(float(np.mean(np.square(exact)))) if exact.size else 0.0
+    return np.maximum(rows, max(1e-6 * whole, 1e-300))
+
+
+def budgets(exact: np.ndarray, working: np.ndarray, length: float, scale: float = 1.0) -> tuple[np.ndarray, float]:
+    """Per slice the relative RMS error allowed, and the factor for the worst element."""
+    import numpy as np
+
+    eps = float(np.finfo(working.dtype).eps)
+    reference, rounded = slices(exact), slices(working).astype(np.float64)
+    own = _rms(rounded - reference) / _scale(reference)
+    allowed = np.clip(OWN_ERROR * own, FLOOR_EPS * eps, max(FLOOR_EPS, CAP_EPS * math.sqrt(length)) * eps)
+    return allowed * scale, WORST * max(1.0, math.sqrt(length) / 8.0)
+
+
+def judge(name: str, got: np.ndarray, working: np.ndarray, exact: np.ndarray, limits: tuple[float, float]) -> Mismatch | Budget:
+    """Compare one result with the oracle. `limits` is (L, scale). Shapes and dtypes are equal by construction of the layout."""
+    length, scale = limits
+    if working.dtype.kind != "f":
+        return _codes(name, got, working)
+    import numpy as np
+
+    if got.size == 0:
+        return Budget(0.0, 0.0)
+    allowed, factor = budgets(exact, working, length, scale)
+    reference = slices(exact)
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(slices(got).astype(np.float64) - reference)
+    error = np.where(np.isnan(error), np.inf, error)
+    error = np.where(slices(got) == slices(working), np.where(np.isinf(reference), 0.0, error), error)
+    size = _scale(reference)
+    with np.errstate(over="ignore"):
+        bad = (_rms(error) > allowed * size) | (error.max(axis=1) > factor * allowed * size)
+    if bad.any():
+        return _worst(name, got, exact, error, int(np.argmax(bad)))
+    return Budget(float(allowed.max()), float(factor * allowed.max()))
+
+
+def _worst(name: str, got: np.ndarray, exact: np.ndarray, error: np.ndarray, row: int) -> Mismatch:
+    import numpy as np
+
+    column = int(np.argmax(error[row]))
+    index = tuple(int(i) for i in np.unravel_index(row * error.shape[1] + column, got.shape)) if got.ndim else ()
+    value, wanted = float(got[index]), float(exact[index])
+    return Mismatch(name, index, value, wanted, f"{name}{list(index)}: got {value:.7g}, expected {wanted:.7g}{_pattern(error, row)}")
+
+
+def _pattern(error: np.ndarray, row: int) -> str:
+    """What the wrong places have in common, in a few words; empty when nothing stands out."""
+    import numpy as np
+
+    large = error >= 0.5 * np.max(error[row])
+    columns = np.flatnonzero(large.any(axis=0))
+    lines = np.flatnonzero(large.any(axis=1))
+    height, width = error.shape
+    if 0 < len(columns) <= max(1, width // 4) and columns[-1] == width - 1 and len(columns) == width - columns[0] and width > 1:
+        return f" (only the last {len(columns)} column{'s' if len(columns) > 1 else ''})"
+    if height > 1 and len(lines) < height and len(lines) == height - lines[0]:
+        return f" (only from row {int(lines[0])} on)"
+    if height > 1 and len(lines) < height:
+        return f" ({len(lines)} of {height} rows)"
+    return ""
+
+
+def _codes(name: str, got: np.ndarray, expected: np.ndarray) -> Mismatch | Budget:
+    """Integers are exact; 8-bit codes may be off by one in a capped share."""
+    import numpy as np
+
+    if got.size == 0 or np.array_equal(got, expected):
+        return Budget(0.0, 0.0)
+    off = np.abs(got.astype(np.int64) - expected.astype(np.int64)) if expected.dtype.kind in "iu" else (got != expected).astype(np.int64) * 2
+    if expected.dtype.itemsize == 1 and expected.dtype.kind in "iu" and off.max() <= 1 and float((off > 0).mean()) <= OFF_BY_ONE_SHARE:
+        return Budget(0.0, 0.0)
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), got.shape)) if got.ndim else ()
+    return Mismatch(name, index, float(got[index]), float(expected[index]), f"{name}{list(index)}: got {got[index]}, expected {expected[index]}")
+
+
+def varies(first: Any, again: Any, budget: Budget) -> bool:
+    """Do two launches on the same contents differ by more than rounding (atomics, split sums) can?"""
+    import numpy as np
+
+    if np.array_equal(first, again, equal_nan=first.dtype.kind == "f"):
+        return False
+    if first.dtype.kind != "f":
+        return bool(np.abs(first.astype(np.int64) - again.astype(np.int64)).max() > (1 if first.dtype.itemsize == 1 else 0))
+    a, b = slices(first).astype(np.float64), slices(again).astype(np.float64)
+    worst = np.abs(a - b).max(axis=1)
+    return bool(np.any(~(worst <= budget.worst * _scale(a))))

@@ -1,0 +1,138 @@
+"""The rung `time`: measures what the decision asks for until the decision is made.
+
+Every round is timed by the clock, every odd set and every drawn set goes to the reference, every case is held against
+physics. Must not know git, the ledger or builds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from keepfast.errors import MachineError
+from keepfast.judge import compare, decide, physics
+from keepfast.judge.channel import Failure, RunnerSpec
+from keepfast.judge.clock import Clock, Disturbed, Timed, Timing
+from keepfast.judge.reference import Reference
+from keepfast.judge.sets import Draw, view
+from keepfast.model import Calibration, CaseStanding, CaseTime, Machine, Phase, Reason, Round
+
+ATTEMPTS = 4  # a disturbed round is measured again, this often at most in a row
+TINY_NS = 300_000  # a window shorter than this cannot be timed beside the cost of stopping
+
+Progress = Callable[[Phase, Round], None]
+
+
+class Suspect(Struct, frozen=True):
+    reason: Reason
+    detail: str
+
+
+class Outcome(Struct, frozen=True):
+    """How timing ended, with every round that was measured."""
+
+    end: decide.Decision | Failure | Suspect
+    rounds: tuple[Round, ...]
+    cases: tuple[CaseTime, ...] = ()
+
+
+class Pair(Struct, frozen=True):
+    """Two arms and the cases that they are timed on. `extra`: cases timed once in confirm."""
+
+    subject: RunnerSpec
+    opponent: RunnerSpec
+    opponent_name: str
+    timed: tuple[Timed, ...]
+    extra: tuple[Timed, ...] = ()
+
+
+class Trial:
+    def __init__(self, clock: Clock, reference: Reference, machine: Machine, progress: Progress) -> None:
+        self.clock, self.reference, self.machine, self.progress = clock, reference, machine, progress
+        self.task = reference.task
+
+    def decide(self, pair: Pair, calibration: Calibration, standing: tuple[CaseStanding, ...]) -> Outcome:
+        """Measure until the decision falls."""
+        rounds: list[Round] = []
+        cases = tuple(t.bank[0].case for t in pair.timed + pair.extra)
+        while True:
+            evidence = decide.Evidence(tuple(rounds), cases, pair.opponent_name)
+            step = decide.next_step(calibration, evidence, standing)
+            if isinstance(step, decide.Decision):
+                return Outcome(step, tuple(rounds), self._with_limits(step.cases, pair))
+            found = self.measure(pair, step)
+            if not isinstance(found, list):
+                return Outcome(found, tuple(rounds))
+            rounds += found
+            if impossible := self._impossible(pair, rounds):
+                return Outcome(impossible, tuple(rounds))
+
+    def measure(self, pair: Pair, step: decide.Measure) -> list[Round] | Failure:
+        """Rounds of one phase; the sets drawn in it go to the reference together, when no runner is left."""
+        rounds, drawn = [], list[tuple[Draw, object]]()
+        first_confirm = step.phase is Phase.CONFIRM
+        for number in range(step.rounds):
+            cases = self._cases(pair, step, first_confirm and number == 0)
+            timing = self._once(step.phase, pair, cases)
+            if isinstance(timing, Failure):
+                return timing
+            if wrong := self._odd(timing):
+                return wrong
+            drawn += timing.drawn
+            rounds.append(timing.round)
+            self.progress(step.phase, timing.round)
+        return self._verified(drawn) or rounds
+
+    def _cases(self, pair: Pair, step: decide.Measure, all_cases: bool) -> tuple[Timed, ...]:
+        if step.phase is Phase.CASES:
+            return tuple(t for t in pair.timed + pair.extra if t.name in step.cases)
+        return pair.timed + pair.extra if all_cases else pair.timed
+
+    def _once(self, phase: Phase, pair: Pair, cases: tuple[Timed, ...]) -> Timing | Failure:
+        said = ""
+        for _ in range(ATTEMPTS):
+            found = self.clock.round(phase, (pair.subject, pair.opponent), cases)
+            if isinstance(found, Failure) and found.reason is Reason.MACHINE:
+                said = found.detail
+            elif isinstance(found, Disturbed):
+                said = found.detail
+            else:
+                return found
+        raise MachineError(f"{ATTEMPTS} rounds in a row were disturbed: {said}", next_step="stop what else runs here, then: keepfast run --resume")
+
+    def _odd(self, timing: Timing) -> Failure | None:
+        """Sets in which the arms differ by more than two right answers can: is the subject wrong?"""
+        for odd in timing.odd:
+            if odd.canary:
+                return Failure(Reason.OUT_OF_BOUNDS, f"case {odd.draw.case.name}: wrote beside its outputs while timed", True)
+        return self._verified([(odd.draw, odd.got) for odd in timing.odd])
+
+    def _verified(self, drawn: Sequence[tuple[Draw, object]]) -> Failure | None:
+        """The reference's word on timed sets. Right in the check and wrong in the clock is a trick of its own."""
+        if not drawn:
+            return None
+        for (draw, got), results in zip(drawn, self.reference.results([d for d, _ in drawn]), strict=True):
+            limits = (compare.reduction_length(self.task, draw.case), self.task.tolerance.scale)
+            for name, working, exact in zip(self.task.signature.results, results.working, results.exact, strict=True):
+                found = compare.judge(name, view(got, draw.layout.slot(name)), working, exact, limits)  # type: ignore[arg-type]
+                if isinstance(found, compare.Mismatch) and not self._excused(draw, got):
+                    return Failure(Reason.WRONG, f"case {draw.case.name}, while timed: {found.detail}", True)
+        return None
+
+    def _excused(self, draw: Draw, got: object) -> bool:
+        return self.reference.has_compare and not self.reference.compare(draw, got)  # type: ignore[arg-type]
+
+    def _impossible(self, pair: Pair, rounds: Sequence[Round]) -> Suspect | None:
+        for timed in pair.timed:
+            times = [c.subject_ns for r in rounds for c in r.cases if c.case == timed.name]
+            limit = physics.limit_ns(self.task, timed.bank[0], self.machine, timed.count)
+            if times and (why := physics.too_fast(timed.bank[0].case, sorted(times)[len(times) // 2], limit)):
+                return Suspect(Reason.TOO_FAST, why)
+        return None
+
+    def _with_limits(self, cases: tuple[CaseTime, ...], pair: Pair) -> tuple[CaseTime, ...]:
+        from msgspec.structs import replace
+
+        known = {t.name: physics.limit_ns(self.task, t.bank[0], self.machine, t.count) for t in pair.timed + pair.extra}
+        return tuple(replace(c, limit_ns=known.get(c.case)) for c in cases)

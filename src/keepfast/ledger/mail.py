@@ -1,0 +1,111 @@
+"""What people and watchers exchange with a run: ideas, commands from another terminal, events. One third of the ledger.
+
+Knows its tables. Must not know what a command does, except that an idea arrives in the same transaction that takes it.
+"""
+
+from __future__ import annotations
+
+import time
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from keepfast.errors import UsageError
+from keepfast.ledger.store import Store, decode, encode, text
+from keepfast.model import Event, Experiment, Idea, Run
+
+STATES = ("open", "trying", "kept", "dead")
+
+
+class Command(Struct, frozen=True):
+    """A line from the inbox: `stop`, `budget`, `idea`, `clear`, with its argument as typed."""
+
+    id: int
+    command: str
+    argument: str
+    when: float  # unix time
+
+
+class Stamped(Struct, frozen=True):
+    """An event with its place in the order and its time."""
+
+    id: int
+    when: float
+    event: Event
+
+
+class Mail:
+    """Ideas, inbox and events of a ledger."""
+
+    _store: Store
+
+    # ---------------------------------------------------------------------------------- ideas, per task
+
+    def ideas(self, task: str) -> tuple[Idea, ...]:
+        rows = self._store.rows("SELECT n, text, author, state, why FROM ideas WHERE task = ? ORDER BY n", task)
+        return tuple(Idea(*row) for row in rows)
+
+    def add_idea(self, task: str, words: str, author: str = "human") -> Idea:
+        with self._store.transaction():
+            return self._insert_idea(task, words, author)
+
+    def set_idea(self, task: str, n: int, state: str, why: str = "") -> None:
+        """Give idea `n` a new state (open, trying, kept, dead); UsageError when there is no such idea."""
+        if state not in STATES:
+            raise ValueError(f"an idea is one of {', '.join(STATES)}, not {state}")
+        if not self._store.execute("UPDATE ideas SET state = ?, why = ? WHERE task = ? AND n = ?", state, text(why), task, n):
+            raise UsageError(f"no idea {n} for task {task}", next_step="keepfast idea list")
+
+    def drop_idea(self, task: str, n: int, why: str = "dropped by hand") -> None:
+        self.set_idea(task, n, "dead", why)
+
+    def _insert_idea(self, task: str, words: str, author: str) -> Idea:
+        n = int(self._store.one("SELECT COALESCE(MAX(n), 0) + 1 FROM ideas WHERE task = ?", task)[0])
+        idea = Idea(n, text(words), author)
+        self._store.execute("INSERT INTO ideas VALUES (?, ?, ?, ?, ?, ?)", task, n, idea.text, author, idea.state, idea.why)
+        return idea
+
+    # ---------------------------------------------------------------------------------- commands from another terminal
+
+    def post(self, command: str, argument: str = "") -> None:
+        """Leave a command for the run that holds this ledger; it is read at its next turn."""
+        self._store.execute("INSERT INTO inbox (stamp, command, argument) VALUES (?, ?, ?)", time.time(), command, text(argument))
+
+    def take(self, run: Run) -> tuple[Command, ...]:
+        """Commands not yet taken, now taken by `run`. An `idea` is among the task's ideas when this returns."""
+        if self._store.one("SELECT 1 FROM inbox WHERE run = '' LIMIT 1") is None:
+            return ()
+        with self._store.transaction():
+            found = self._commands("")
+            for command in found:
+                if command.command == "idea":
+                    self._insert_idea(run.task, command.argument, "human")
+                self._store.execute("UPDATE inbox SET run = ? WHERE id = ?", run.id, command.id)
+        return found
+
+    def commands(self, run_id: str) -> tuple[Command, ...]:
+        """Every command that `run_id` has taken, oldest first; what a resumed run reads its raised budget from."""
+        return self._commands(run_id)
+
+    def _commands(self, run_id: str) -> tuple[Command, ...]:
+        rows = self._store.rows("SELECT id, command, argument, stamp FROM inbox WHERE run = ? ORDER BY id", run_id)
+        return tuple(Command(*row) for row in rows)
+
+    # ---------------------------------------------------------------------------------- events
+
+    def add_event(self, run_id: str, event: Event) -> int:
+        """Store an event for those who watch from outside; its id. The experiment itself is not stored twice."""
+        slim = encode(replace(event, experiment=None, n=event.experiment.n if event.experiment else event.n))
+        return self._store.insert("INSERT INTO events (run, stamp, record) VALUES (?, ?, ?)", run_id, time.time(), slim)
+
+    def events(self, run_id: str, since: int = 0) -> tuple[Stamped, ...]:
+        """Events with an id above `since`, oldest first. A `verdict` carries its experiment, without rounds."""
+        sql = "SELECT id, stamp, record FROM events WHERE run = ? AND id > ? ORDER BY id"
+        rows = self._store.rows(sql, run_id, since)
+        return tuple(Stamped(i, stamp, self._whole(run_id, decode(blob, Event, f"event {i}"))) for i, stamp, blob in rows)
+
+    def _whole(self, run_id: str, event: Event) -> Event:
+        if event.kind != "verdict":
+            return event
+        row = self._store.one("SELECT record FROM experiments WHERE run = ? AND n = ?", run_id, event.n)
+        return replace(event, experiment=decode(row[0], Experiment, f"experiment {event.n}")) if row else event

@@ -1,0 +1,1 @@
+"""Tasks: what the human writes down about a kernel, read strictly."""

@@ -1,0 +1,75 @@
+"""Which paths a wall opens, as `enter` wants them: real, none inside another, with the symbolic links that lead there.
+
+Must not know processes. Paths that do not exist are left out: lists name what some systems have and others lack.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
+
+# What the loader needs to start any dynamic program.
+LOADER = ("/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/etc/ld.so.cache", "/nix/store", "/gnu/store")
+MAX_LINKS = 40
+
+
+class Opened(Struct, frozen=True):
+    """`read`: real paths. `links`: (path, target) of each symbolic link met on the way from the paths asked for."""
+
+    read: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+
+
+def opened(paths: tuple[str, ...]) -> Opened:
+    """Resolves `paths`; ValueError for a relative one, for one that would open the whole machine, or for a loop of links."""
+    real: set[str] = set()
+    links: dict[str, str] = {}
+    for path in paths:
+        found, on_the_way = _resolve(path)
+        links.update(on_the_way)
+        if os.path.exists(found):
+            real.add(found)
+    read = _outermost(real)
+    return Opened(read, tuple((p, t) for p, t in sorted(links.items()) if not any(_inside(p, r) for r in read)))
+
+
+def unreachable(path: str) -> str | None:
+    """The first folder on the way to `path` that other users may not pass, or None."""
+    for folder in reversed(Path(path).parents):
+        if not folder.stat().st_mode & stat.S_IXOTH:
+            return str(folder)
+    return None
+
+
+def _resolve(path: str) -> tuple[str, dict[str, str]]:
+    if not path.startswith("/"):
+        raise ValueError(f"walls open absolute paths only, not {path!r}")
+    done, todo, links = "/", list(PurePosixPath(os.path.normpath(path)).parts[1:]), {}
+    while todo:
+        step = os.path.join(done, todo.pop(0))
+        if not os.path.islink(step):
+            done = step
+            continue
+        links[step] = os.readlink(step)
+        if len(links) > MAX_LINKS:
+            raise ValueError(f"too many symbolic links on the way to {path}")
+        target = os.path.normpath(os.path.join(done, links[step]))
+        done, todo = "/", list(PurePosixPath(target).parts[1:]) + todo
+    if done == "/":
+        raise ValueError(f"{path} would open the whole machine")
+    return done, links
+
+
+def _outermost(paths: set[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    for path in sorted(paths):
+        if not any(_inside(path, other) for other in kept):
+            kept.append(path)
+    return tuple(kept)
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + "/")
