@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import shutil
 import stat
 import subprocess
 import tempfile
@@ -23,6 +22,9 @@ from keepfast.errors import MachineError
 
 PACKAGE = Path(__file__).parent
 WARNINGS = ("-Wall", "-Wextra", "-Wno-missing-field-initializers")
+
+
+WRAPPERS = ("ccache", "distcc", "icecc")  # they stand in front of a compiler and write to folders of their own
 
 
 class Source(Struct, frozen=True):
@@ -56,19 +58,30 @@ def library(name: str) -> Path:
 def compiler() -> Path:
     """The C compiler of this machine; MachineError with the package to install when there is none."""
     for name in ("gcc", "cc"):
-        if found := shutil.which(name):
-            return Path(found).resolve()
+        for folder in os.get_exec_path():
+            found = os.path.abspath(os.path.join(folder, name))
+            if os.path.isfile(found) and os.access(found, os.X_OK) and os.path.basename(os.path.realpath(found)) not in WRAPPERS:
+                return Path(found)
     raise MachineError(
         "no C compiler: neither `gcc` nor `cc` is on PATH",
         next_step="apt install gcc libc6-dev   (Debian, Ubuntu)   or   dnf install gcc glibc-devel   (Fedora)",
     )
 
 
+def cpp_compiler() -> Path:
+    """The same program, when it can compile C++ too; MachineError with the package to install when it cannot."""
+    gcc = compiler()
+    found = subprocess.run([str(gcc), "-print-prog-name=cc1plus"], capture_output=True, text=True, check=False).stdout.strip()
+    if found == "cc1plus":
+        raise MachineError("no C++ compiler", next_step="apt install g++   (Debian, Ubuntu)   or   dnf install gcc-c++   (Fedora)")
+    return gcc
+
+
 def _built(name: str, source: Source) -> Path:
     gcc = compiler()
     key = _key(source, gcc)
     for folder in (settings.cache_folder() / key, Path(tempfile.gettempdir()) / f"keepfast-{os.getuid()}-{key}"):
-        if (folder / name).is_file() and _private(folder):
+        if os.path.isfile(folder / name) and _private(folder):
             return folder / name
         if _writable(folder):
             return _compile(gcc, source, folder / name)
@@ -100,8 +113,10 @@ def _writable(folder: Path) -> bool:
 def _compile(gcc: Path, source: Source, out: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".new-") as scratch:
         fresh = Path(scratch) / out.name
-        argv = [str(gcc), "-O2", "-std=gnu11", *WARNINGS, *source.flags, *(str(PACKAGE / f) for f in source.files), "-o", str(fresh), *source.libs]
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", env={"PATH": os.defpath, "LC_ALL": "C", "TMPDIR": scratch})
+        files = [str(PACKAGE / file) for file in source.files]
+        argv = [str(gcc), "-O2", "-std=gnu11", *WARNINGS, *source.flags, *files, "-o", str(fresh), *source.libs]
+        env = {"PATH": f"{gcc.parent}:{os.defpath}", "LC_ALL": "C", "TMPDIR": scratch}
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", env=env, check=False)
         if done.returncode != 0:
             raise _failed(source, done.stderr)
         fresh.chmod(0o755)

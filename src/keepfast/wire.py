@@ -142,8 +142,8 @@ def send(sock: socket.socket, header: Mapping[str, object], fds: Sequence[int] =
         raise Closed("the other end closed the channel") from None
 
 
-def receive(sock: socket.socket, *, timeout_s: float, max_bytes: int = MAX_BYTES, max_fds: int = MAX_FDS) -> tuple[dict[str, object], list[int]]:
-    """One frame and its descriptors, which the caller closes. On any error they are closed here.
+def receive(sock: socket.socket, *, timeout_s: float, max_bytes: int = MAX_BYTES) -> tuple[dict[str, object], list[int]]:
+    """One frame and its descriptors (at most MAX_FDS), which the caller closes. On any error they are closed here.
 
     The time allowed is for the whole frame, so that a peer which drips bytes gains nothing.
     """
@@ -155,8 +155,8 @@ def receive(sock: socket.socket, *, timeout_s: float, max_bytes: int = MAX_BYTES
         if not 0 < length <= max_bytes:
             raise WireError(f"a frame of {length} bytes was announced; at most {max_bytes} are taken")
         body = _exactly(sock, length, deadline, fds)
-        if len(fds) > max_fds:
-            raise WireError(f"{len(fds)} descriptors came with a frame; at most {max_fds} are taken")
+        if len(fds) > MAX_FDS:
+            raise WireError(f"{len(fds)} descriptors came with a frame; at most {MAX_FDS} are taken")
         header = decode(body)
         stack.pop_all()
         return header, fds
@@ -270,7 +270,10 @@ Layout = tuple[Tensor | Scalar, ...]
 
 
 def view(buffer: bytes | bytearray | memoryview | mmap.mmap, tensor: Tensor) -> np.ndarray:
-    """The tensor as a NumPy array over `buffer` (read-only when that is). WireError when it does not lie inside, or NumPy has no such type."""
+    """The tensor as a NumPy array over `buffer`, read-only when that is.
+
+    WireError when it does not lie inside, or when NumPy has no such type.
+    """
     import numpy as np
 
     if tensor.dtype not in _NUMPY:

@@ -67,7 +67,7 @@ def play(proposer: object, score: Callable[[Mapping[str, object]], float | model
 
 def judged(brief: Brief, proposal: model.Proposal, result: float | model.Reason) -> Brief:
     assert isinstance(proposal.change, model.Tunables)
-    n, champion = len(brief.history) + 2, brief.champion
+    n, champion = len(brief.history) + 1, brief.champion
     text = next(f.data for f in champion.files if f.path == PATH).decode()
     new = candidate(tunables.with_values(text, proposal.change.values), next(f for f in champion.files if f.path != PATH), n)
     total = float(brief.budget_left or 0)  # the champion's total, kept here because a brief has nowhere else for it
@@ -82,6 +82,7 @@ def judged(brief: Brief, proposal: model.Proposal, result: float | model.Reason)
     return Brief(brief.task, new if kept else champion, (*brief.history, record), brief.seed, str(result if kept else total))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make() -> SimpleNamespace:
-    return SimpleNamespace(task=task, candidate=candidate, experiment=experiment, verdict=verdict, play=play, judged=judged, space=SPACE, path=PATH)
+    given = {"space": SPACE, "path": PATH, "play": play, "judged": judged}
+    return SimpleNamespace(task=task, candidate=candidate, experiment=experiment, verdict=verdict, **given)

@@ -10,7 +10,7 @@ import pytest
 from keepfast.errors import TaskError
 from keepfast.model import Files, Patch, Reason
 from keepfast.propose.base import Brief
-from keepfast.propose.deck import Deck, entries
+from keepfast.propose.deck import DeckProposer, entries
 
 DIFF = "--- a/kernel/kernel.c\n+++ b/kernel/kernel.c\n@@ -1 +1 @@\n-a\n+b\n"
 
@@ -34,7 +34,7 @@ def test_entries_come_by_name_and_each_has_one_turn(make: SimpleNamespace, folde
         put(folder, name)
     history: list[object] = []
     sources = []
-    while (found := Deck().propose(brief(make, folder, *history))) is not None:
+    while (found := DeckProposer().propose(brief(make, folder, *history))) is not None:
         sources.append(found.source)
         history.append(make.experiment(len(history) + 2, Reason.NO_GAIN, source=found.source, proposer="deck"))
     assert sources == ["deck/001-first.patch", "deck/002-second.patch", "deck/010-later.patch"]
@@ -43,15 +43,16 @@ def test_entries_come_by_name_and_each_has_one_turn(make: SimpleNamespace, folde
 def test_an_entry_that_the_machine_spoiled_is_offered_again(make: SimpleNamespace, folder: Path) -> None:
     put(folder, "001-first.patch")
     void = make.experiment(2, Reason.MACHINE, source="deck/001-first.patch")
-    assert Deck().propose(brief(make, folder, void)) is not None
-    assert Deck().propose(brief(make, folder, void, void, void)) is None
+    assert DeckProposer().propose(brief(make, folder, void)) is not None
+    assert DeckProposer().propose(brief(make, folder, void, void, void)) is None
 
 
 def test_a_patch_is_handed_on_byte_for_byte(make: SimpleNamespace, folder: Path) -> None:
     text = "one pass for max and sum\n\n" + DIFF.replace("\n", "\r\n") + "ü\n"
     put(folder, "001-first.patch", text)
-    found = Deck().propose(brief(make, folder))
-    assert found is not None and found.change == Patch(text)
+    found = DeckProposer().propose(brief(make, folder))
+    assert found is not None
+    assert found.change == Patch(text)
     assert (found.title, found.proposer, found.idea) == ("one pass for max and sum", "deck", None)
 
 
@@ -67,8 +68,9 @@ def test_a_patch_is_handed_on_byte_for_byte(make: SimpleNamespace, folder: Path)
 )
 def test_titles(make: SimpleNamespace, folder: Path, text: str, title: str) -> None:
     put(folder, "006-remember-rows.patch", text)
-    found = Deck().propose(brief(make, folder))
-    assert found is not None and found.title == title
+    found = DeckProposer().propose(brief(make, folder))
+    assert found is not None
+    assert found.title == title
 
 
 def test_a_folder_is_whole_files(make: SimpleNamespace, folder: Path) -> None:
@@ -76,24 +78,25 @@ def test_a_folder_is_whole_files(make: SimpleNamespace, folder: Path) -> None:
     inside.mkdir(parents=True)
     (inside / "kernel.c").write_bytes(b"\x00\xff")
     (inside / "a b.h").write_bytes(b"")
-    found = Deck().propose(brief(make, folder))
-    assert found is not None and found.title == "rewrite"
+    found = DeckProposer().propose(brief(make, folder))
+    assert found is not None
+    assert found.title == "rewrite"
     assert found.change == Files((("kernel/a b.h", b""), ("kernel/kernel.c", b"\x00\xff")))
 
 
 def test_no_deck_is_nothing_left(make: SimpleNamespace, tmp_path: Path) -> None:
-    assert Deck().propose(brief(make, tmp_path)) is None
+    assert DeckProposer().propose(brief(make, tmp_path)) is None
     assert entries(make.task(tmp_path)) == ()
 
 
 def test_what_cannot_be_read_is_said(make: SimpleNamespace, folder: Path) -> None:
     (folder / "deck" / "001-latin.patch").write_bytes(b"caf\xe9\n")
     with pytest.raises(TaskError, match=r"deck/001-latin.patch: not UTF-8 at byte 3"):
-        Deck().propose(brief(make, folder))
+        DeckProposer().propose(brief(make, folder))
 
 
 def test_a_link_is_no_part_of_a_deck(make: SimpleNamespace, folder: Path) -> None:
     (folder / "deck" / "001-files").mkdir()
     (folder / "deck" / "001-files" / "kernel.c").symlink_to("/etc/passwd")
     with pytest.raises(TaskError, match="not an ordinary file"):
-        Deck().propose(brief(make, folder))
+        DeckProposer().propose(brief(make, folder))

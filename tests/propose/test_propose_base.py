@@ -24,8 +24,9 @@ def test_another_kernel_or_another_space_is_another_structure(make: SimpleNamesp
     other_space = make.candidate(make.space.replace("[1, 2, 4, 8]", "[1, 2, 4]"))
     executable = make.candidate(kernel=File("kernel/kernel.c", b"int kernel(void) { return 0; }\n", True))
     renamed = make.candidate(kernel=File("kernel/kernels.c", b"int kernel(void) { return 0; }\n"))
-    found = {structure_hash(c.files, make.path) for c in (other_kernel, other_space, executable, renamed)}
-    assert len(found | {plain}) == 5
+    link = make.candidate(kernel=File("kernel/kernel.c", b"int kernel(void) { return 0; }\n", link=True))
+    found = {structure_hash(c.files, make.path) for c in (other_kernel, other_space, executable, renamed, link)}
+    assert len(found | {plain}) == 6
 
 
 def test_a_task_without_tunables_hashes_every_byte(make: SimpleNamespace) -> None:

@@ -10,8 +10,8 @@ from msgspec import Struct
 from keepfast.errors import UsageError
 from keepfast.model import Files, Proposal
 from keepfast.propose.base import Brief
-from keepfast.propose.deck import Deck
-from keepfast.propose.search import Search
+from keepfast.propose.deck import DeckProposer
+from keepfast.propose.search import SearchProposer
 from keepfast.propose.sequence import Sequence, named
 
 
@@ -37,9 +37,9 @@ def test_the_first_that_has_something_speaks(make: SimpleNamespace) -> None:
 
 
 def test_names() -> None:
-    assert named("deck") == Deck()
-    assert named("random", trials=9) == Search("random", 9)
-    assert named("deck, search") == Sequence((Deck(), Search()))
+    assert named("deck") == DeckProposer()
+    assert named("random", trials=9) == SearchProposer("random", 9)
+    assert named("deck, search") == Sequence((DeckProposer(), SearchProposer()))
 
 
 def test_an_unknown_name_gets_the_nearest_and_the_known() -> None:

@@ -6,12 +6,11 @@ import re
 import time
 from pathlib import Path
 
-import report_samples as samples
-from test_escape import parsed
-
 from keepfast.model import Kind
 from keepfast.report import chart, html
 from keepfast.report.book import Book
+from tests.report import samples
+from tests.report.test_escape import parsed
 
 
 def no_diff(n: int) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from io import StringIO
 
-import report_samples as samples
 from rich.console import Console
 
 from keepfast.model import Event
 from keepfast.report.live import Live
+from tests.report import samples
 
 EVENTS = [
     Event("calibrate", "10 rounds of the start against itself", calibration=samples.calibration()),

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import report_samples as samples
 
 from keepfast.model import Reason, Run
 from keepfast.report import book as books
 from keepfast.report import numbers, show, summary, text
 from keepfast.report.escape import width
+from tests.report import samples
 
 Golden = Callable[[str, str], None]
 

@@ -28,6 +28,11 @@ def fingerprint(walls: str) -> Machine:
     return Machine(cpu=facts[0], cores=facts[1], kernel=facts[2], compiler=facts[3], walls=walls, hash=digest)
 
 
+def last_cores(count: int) -> tuple[int, ...]:
+    """The cores that runners get: the last ones this process may use."""
+    return tuple(sorted(os.sched_getaffinity(0))[-count:])
+
+
 def compiler() -> str:
     """First line of `gcc --version`, or "none"."""
     if shutil.which("gcc") is None:

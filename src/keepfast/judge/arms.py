@@ -5,22 +5,25 @@ Owns the cache of builds of one run. Must not know how results are checked or ti
 
 from __future__ import annotations
 
-import sys
+import shutil
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from keepfast.device import cpu
 from keepfast.errors import MachineError, TaskError
 from keepfast.judge import builder
 from keepfast.judge.builder import Built
-from keepfast.judge.channel import Failure, RunnerSpec
+from keepfast.judge.channel import Failure, RunnerSpec, c_runner, python_runner
 from keepfast.model import Baseline, Candidate, File, Task
+from keepfast.task import places
 from keepfast.walls.base import Walls
 
 
 class Arms:
     def __init__(self, task: Task, walls: Walls, folder: Path) -> None:
         self.task, self.walls, self.folder = task, walls, folder
+        self.cores = cpu.last_cores(task.threads)
         self.dtypes: dict[str, str] = {}
         self.built: dict[str, Built] = {}
 
@@ -60,12 +63,17 @@ class Arms:
 
     def frozen(self, dtypes: dict[str, str]) -> str:
         """Path of the frozen oracle's shared object, "" when the task has a reference()."""
-        return ""
+        files = places.frozen(self.task)
+        if not files:
+            return ""
+        found = self._build("frozen", self.task, files, dtypes)
+        if isinstance(found, Failure):
+            raise TaskError(f"the frozen sources do not build: {found.detail}", where=f"{self.task.folder}/frozen")
+        return str(found.path)
 
     def _build(self, key: str, task: Task, files: tuple[File, ...], dtypes: dict[str, str]) -> Built | Failure:
         if key in self.built:
             return self.built[key]
-        self.folder.mkdir(parents=True, exist_ok=True)
         found = builder.build(self.walls, task, files, dtypes, self.folder / f"{key[:40]}.so")
         if isinstance(found, Built):
             self.built[key] = found
@@ -79,7 +87,11 @@ class Arms:
         return replace(self.task, entry_path=entry, entry_symbol="kernel", tunables="", editable=(entry,))
 
     def _native(self, path: Path) -> RunnerSpec:
-        raise NotImplementedError(path, sys.executable)
+        return c_runner(str(path), threads=self.task.threads, cores=self.cores)
 
     def _python(self, path: Path) -> RunnerSpec:
-        raise NotImplementedError(path)
+        """A copy of all baselines, so that the walled user can read them wherever the repository lies."""
+        copy = self.folder / "baselines"
+        if not copy.is_dir():
+            shutil.copytree(path.parent, copy)
+        return python_runner(str(copy / path.name), threads=self.task.threads, cores=self.cores)

@@ -188,7 +188,7 @@ class Runner:
         window = self._leash.first_stop(START_S)
         reply = _frame(window.said)
         if window.state is not State.STOPPED or reply is None or reply.get("op") != "ready":
-            raise MachineError(f"the runner did not start. {self._last_words()}".rstrip(), where=self.spec.argv[-1], next_step="keepfast doctor")
+            raise self._ours(f"the runner did not start. {self._last_words()}".rstrip())
 
     def _ask(self, message: Message, timeout_s: float) -> Window | Failure:
         """One message, one window, one answer that fits."""
@@ -257,9 +257,12 @@ class Runner:
         self._leash.close()
         self._walled.kill()
         if not self._loaded:
-            raise MachineError(f"the runner failed before a candidate was loaded: {failure.detail}", where=self.spec.argv[-1], next_step="keepfast doctor")
+            raise self._ours(f"the runner failed before a candidate was loaded: {failure.detail}")
         self._failure = failure
         return failure
+
+    def _ours(self, what: str) -> MachineError:
+        return MachineError(what, where=self.spec.argv[-1], next_step="keepfast doctor")
 
 
 def _frame(said: bytes | None) -> dict[str, object] | None:
@@ -303,9 +306,18 @@ def _wall(spec: RunnerSpec, scratch: str, channel: int) -> Wall:
 
 @contextmanager
 def _scratch(walls: Walls) -> Iterator[str]:
-    folder = walls.folder() / "scratch"
+    parent = walls.folder()
+    folder = parent / "scratch"
     try:
         yield str(folder)
     finally:
+        _remove(parent, folder)
+
+
+def _remove(parent: Path, folder: Path) -> None:
+    try:
+        folder.rmdir()
+        parent.rmdir()
+    except OSError:
         # By rm, which does not recurse: how deep the folders are is up to the candidate where scratch is a real folder.
-        subprocess.run(["rm", "-rf", "--", str(folder.parent)], check=False, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(["rm", "-rf", "--", str(parent)], check=False, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

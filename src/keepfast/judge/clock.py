@@ -18,11 +18,12 @@ from statistics import median
 
 from msgspec import Struct
 
+from keepfast.device import cpu
 from keepfast.judge.channel import Call, Failure, Runner, RunnerSpec
 from keepfast.judge.compare import Budget
 from keepfast.judge.contents import Library, Sets
 from keepfast.judge.sets import Draw
-from keepfast.judge.table import call_table
+from keepfast.judge.table import call_table, described
 from keepfast.model import CaseRound, Phase, Reason, Round, Task
 from keepfast.walls.base import Walls
 
@@ -31,7 +32,8 @@ WINDOW_MS = 3.0  # a window is at least this long where the footprint allows
 PAIRS = 15  # pairs of windows a round: AB and BA each, so 30 windows an arm
 TINY_SETS = 256  # and not more sets than this, for cases of nanoseconds
 STEAL_SHARE = 0.02
-DISTURBED_SHARE = 0.25
+DISTURBED_SHARE = 0.25  # of the windows: more, and the round is measured again
+HOPELESS_SHARE = 0.5  # more than this is never used
 
 
 class Timed(Struct, frozen=True):
@@ -65,9 +67,10 @@ class Timing(Struct, frozen=True):
 
 
 class Disturbed(Struct, frozen=True):
-    """The machine was not fit during this round."""
+    """The machine was not fit during this round. `usable`: what was measured may still count, at the price of its noise."""
 
     detail: str
+    usable: Timing | None = None
 
 
 def sets_for(draw: Draw, call_ns: float) -> int:
@@ -79,30 +82,35 @@ def sets_for(draw: Draw, call_ns: float) -> int:
 class Clock:
     def __init__(self, walls: Walls, library: Library, task: Task, rng: Random) -> None:
         self.walls, self.library, self.task, self.rng = walls, library, task, rng
-        available = sorted(os.sched_getaffinity(0))
-        self.cores = tuple(available[-task.threads :])
-        self.own_cores = tuple(available[: -task.threads]) or tuple(available)
+        self.cores = cpu.last_cores(task.threads)
+        available = os.sched_getaffinity(0)
+        self.own_cores = available - set(self.cores) or available
 
     def round(self, phase: Phase, arms: tuple[RunnerSpec, RunnerSpec], cases: tuple[Timed, ...]) -> Timing | Failure | Disturbed:
         """Time subject (arms[0]) against opponent (arms[1]) once, in fresh processes."""
         began, steal, sentinel = time.monotonic(), _steal_ticks(), self.sentinel()
         drawn: list[tuple[Draw, object]] = []
         odd: list[Odd] = []
-        results = []
+        results, disturbed = [], 0.0
         with self._apart(), self._runners(arms) as runners:
             if isinstance(runners, Failure):
                 return runners
             for case in cases:
                 found = self._case(case, runners, odd, drawn)
-                if not isinstance(found, CaseRound):
+                if isinstance(found, Failure):
                     return found
-                results.append(found)
+                results.append(found[0])
+                disturbed = max(disturbed, found[1])
         seconds = time.monotonic() - began
         stolen = (_steal_ticks() - steal) / (seconds * os.sysconf("SC_CLK_TCK") * (os.cpu_count() or 1))
         if stolen > STEAL_SHARE:
             return Disturbed(f"the hypervisor took {stolen:.0%} of the CPU time in this round")
         made = Round(phase, self._composite(results), tuple(results), sentinel, seconds)
-        return Timing(made, tuple(drawn), tuple(odd))
+        timing = Timing(made, tuple(drawn), tuple(odd))
+        if disturbed > DISTURBED_SHARE:
+            said = f"another process took the core in {disturbed:.0%} of the windows"
+            return Disturbed(said, timing if disturbed <= HOPELESS_SHARE else None)
+        return timing
 
     def sentinel(self) -> float:
         """Time of a fixed piece of arithmetic on the runner's core, in ns."""
@@ -141,13 +149,13 @@ class Clock:
             failures = [failure for i in order if (failure := started[i].load(10.0)) is not None]
             yield failures[0] if failures else (started[0], started[1])
 
-    def _case(self, case: Timed, runners: tuple[Runner, Runner], odd: list[Odd], drawn: list[tuple[Draw, object]]) -> CaseRound | Failure | Disturbed:
+    def _case(self, case: Timed, runners: tuple[Runner, Runner], odd: list[Odd], drawn: list[tuple[Draw, object]]) -> tuple[CaseRound, float] | Failure:
         sets = Sets(self.library, self.task, case.bank, case.count)
         try:
             for arm, runner in enumerate(runners):
                 regions = (runner.map(sets.inputs.fd, sets.inputs.size, False), runner.map(sets.outputs[arm].fd, sets.outputs[arm].size, True))
                 with call_table(case.bank, case.count, regions) as table:
-                    runner.table(table)
+                    runner.table(table, described(self.task.signature, sets.layout))
             return Windows(case, sets, runners, self.rng).run(odd, drawn)
         finally:
             sets.close()
@@ -162,7 +170,8 @@ class Windows:
         self.timeout_s = max(1.0, 50e-9 * case.call_ns * case.count)
         self.disturbed = 0
 
-    def run(self, odd: list[Odd], drawn: list[tuple[Draw, object]]) -> CaseRound | Failure | Disturbed:
+    def run(self, odd: list[Odd], drawn: list[tuple[Draw, object]]) -> tuple[CaseRound, float] | Failure:
+        """The case in this round, and the share of windows in which somebody else had the core."""
         pairs: list[float] = []
         times: tuple[list[int], list[int]] = ([], [])
         keep = (self.rng.randrange(PAIRS), self.rng.randrange(2), self.rng.randrange(self.case.count))
@@ -180,10 +189,10 @@ class Windows:
                     drawn.append(self.sets.drawn(keep[2]))
             if k >= 0:
                 pairs.append(sum(both) / 2)
-        if self.disturbed > DISTURBED_SHARE * 4 * PAIRS:
-            return Disturbed(f"another process took the core in {self.disturbed} of {4 * PAIRS} windows (case {self.case.name})")
+            else:
+                self.disturbed = 0
         per_call = [median(t) / self.case.count for t in times]
-        return CaseRound(self.case.name, median(pairs), per_call[0], per_call[1], tuple(pairs))
+        return CaseRound(self.case.name, median(pairs), per_call[0], per_call[1], tuple(pairs)), self.disturbed / (4 * PAIRS)
 
     def _orders(self) -> list[tuple[int, int]]:
         return [(0, 1), (1, 0)] if self.rng.random() < 0.5 else [(1, 0), (0, 1)]

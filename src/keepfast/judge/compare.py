@@ -1,7 +1,7 @@
 """Is a result right? The error budget of docs/verdict.md, on private copies and plain arrays.
 
 Owns: slices, budgets, the sentence that names the first wrong element. Must not know processes, clocks or candidates.
-Source of the numbers: DESIGN section 5 "Correct"; starting values, checked by the task lint's mutants.
+The numbers are starting values, held against honest kernels and the task lint's mutants: docs/decisions/0001-error-budget.md.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from keepfast.model import Case, Task
 if TYPE_CHECKING:
     import numpy as np
 
-FLOOR_EPS = 4.0  # a budget is never below this many eps of the slice's RMS
+FLOOR_EPS = 4.0  # a budget is never below this many eps of the slice's RMS, times max(1, sqrt(L) / 8) for the RMS
 CAP_EPS = 8.0  # nor above this many eps * sqrt(L)
 OWN_ERROR = 2.0  # times the reference's own error at working precision
-WORST = 10.0  # worst element over the RMS budget, times max(1, sqrt(L) / 8)
+WORST = 10.0  # worst element over the budget, times max(1, sqrt(L) / 8)
 OFF_BY_ONE_SHARE = 0.01  # share of 8-bit codes that may differ by one
 
 
@@ -69,15 +69,15 @@ def _scale(exact: np.ndarray) -> np.ndarray:
     return np.maximum(rows, max(1e-6 * whole, 1e-300))
 
 
-def budgets(exact: np.ndarray, working: np.ndarray, length: float, scale: float = 1.0) -> tuple[np.ndarray, float]:
-    """Per slice the relative RMS error allowed, and the factor for the worst element."""
+def budgets(exact: np.ndarray, working: np.ndarray, length: float, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Per slice the relative error allowed: (RMS of the slice, worst element)."""
     import numpy as np
 
-    eps = float(np.finfo(working.dtype).eps)
+    eps, grown = float(np.finfo(working.dtype).eps), max(1.0, math.sqrt(length) / 8.0)
     reference, rounded = slices(exact), slices(working).astype(np.float64)
     own = _rms(rounded - reference) / _scale(reference)
-    allowed = np.clip(OWN_ERROR * own, FLOOR_EPS * eps, max(FLOOR_EPS, CAP_EPS * math.sqrt(length)) * eps)
-    return allowed * scale, WORST * max(1.0, math.sqrt(length) / 8.0)
+    base = np.clip(OWN_ERROR * own, FLOOR_EPS * eps, max(FLOOR_EPS, CAP_EPS * math.sqrt(length)) * eps)
+    return np.maximum(base, FLOOR_EPS * eps * grown) * scale, WORST * grown * base * scale
 
 
 def judge(name: str, got: np.ndarray, working: np.ndarray, exact: np.ndarray, limits: tuple[float, float]) -> Mismatch | Budget:
@@ -89,7 +89,7 @@ def judge(name: str, got: np.ndarray, working: np.ndarray, exact: np.ndarray, li
 
     if got.size == 0:
         return Budget(0.0, 0.0)
-    allowed, factor = budgets(exact, working, length, scale)
+    allowed, worst = budgets(exact, working, length, scale)
     reference = slices(exact)
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(slices(got).astype(np.float64) - reference)
@@ -97,10 +97,10 @@ def judge(name: str, got: np.ndarray, working: np.ndarray, exact: np.ndarray, li
     error = np.where(slices(got) == slices(working), np.where(np.isinf(reference), 0.0, error), error)
     size = _scale(reference)
     with np.errstate(over="ignore"):
-        bad = (_rms(error) > allowed * size) | (error.max(axis=1) > factor * allowed * size)
+        bad = (_rms(error) > allowed * size) | (error.max(axis=1) > worst * size)
     if bad.any():
         return _worst(name, got, exact, error, int(np.argmax(bad)))
-    return Budget(float(allowed.max()), float(factor * allowed.max()))
+    return Budget(float(allowed.max()), float(worst.max()))
 
 
 def _worst(name: str, got: np.ndarray, exact: np.ndarray, error: np.ndarray, row: int) -> Mismatch:

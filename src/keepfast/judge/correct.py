@@ -19,7 +19,7 @@ from keepfast.judge.compare import Budget, Mismatch
 from keepfast.judge.contents import QUIET_NAN, Buffer, Library, canaries
 from keepfast.judge.reference import Reference
 from keepfast.judge.sets import Draw, view
-from keepfast.judge.table import call_table
+from keepfast.judge.table import call_table, described
 from keepfast.model import Fact, Reason, Task
 from keepfast.walls.base import Walls
 
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 LAUNCHES = 20  # launches on the same contents that must agree
 LAUNCHES_S = 0.5  # but no longer than this a case
 SETTLE_S = 0.004  # how long the process runs on after its last call, to catch late writes
+LATE_LOOKS = 25  # so many times SETTLE_S, for a result that is not whole: 0.1 s
 FIRST_CALL_S = 10.0
+WAKING_NS = 30_000  # about what continuing and stopping cost, taken off the time of a single call
 
 
 class Right(Struct, frozen=True):
@@ -92,11 +94,15 @@ class OneCase:
             self.outputs.close()
 
     def _run(self) -> Right | Failure:
-        regions = (self.runner.map(self.inputs.fd, self.inputs.size, False), self.runner.map(self.outputs.fd, self.outputs.size, True))
+        given, made = ([s.name for s in self.layout.slots if s.region == region] for region in ("in", "out"))
+        regions = (
+            self.runner.map(self.inputs.fd, self.inputs.size, False, _said(given)),
+            self.runner.map(self.outputs.fd, self.outputs.size, True, _said(made)),
+        )
         best, budgets = float("inf"), dict[str, Budget]()
         for i, draw in enumerate(self.draws):
             with call_table((draw,), 1, regions) as table:
-                self.runner.table(table)
+                self.runner.table(table, described(self.task.signature, self.layout))
                 ns = self._launch(draw)
                 if isinstance(ns, Failure):
                     return ns
@@ -114,7 +120,7 @@ class OneCase:
         return Right(self.case.name, best, tuple(budgets.items()))
 
     def _launch(self, draw: Draw) -> float | Failure:
-        """New poison, new contents, one call; canaries checked. Time of the call in ns, stopping included."""
+        """New poison, new contents, one call; canaries checked. About the time of the call in ns."""
         self.poison = QUIET_NAN | self.checker.rng.getrandbits(22)
         self.checker.library.lib.kf_fill(self.outputs.address, self.outputs.size // 4, self.poison)
         self.inputs.array[: self.layout.in_bytes] = draw.in_image
@@ -127,7 +133,7 @@ class OneCase:
         touched = canaries(self.checker.library, self.outputs, 0, self.layout, self.poison)
         if touched is not None:
             return self._named(Failure(Reason.OUT_OF_BOUNDS, f"wrote beside `{touched}`"))
-        return float(done.ns)
+        return max(float(done.ns) - WAKING_NS, 100.0)
 
     def _named(self, failure: Failure) -> Failure:
         return Failure(failure.reason, f"case {self.case.name}: {failure.detail}", failure.cheat)
@@ -157,18 +163,30 @@ class OneCase:
         for old in earlier:
             if isinstance(compare.judge(found.name, got, old.working[place], old.exact[place], limits), Budget):
                 return self._named(Failure(Reason.STATEFUL, "same buffer, new contents: the old answer came back", True))
-        if unwritten := self._unwritten(image, found.name):
-            return self._named(Failure(Reason.WRONG, f"{found.detail}; {unwritten}"))
-        return self._named(Failure(Reason.WRONG, found.detail))
+        left, size = self._unwritten(image, found.name)
+        if not left:
+            return self._named(Failure(Reason.WRONG, found.detail))
+        if self._still_writing():
+            return self._named(Failure(Reason.LATE, f"`{found.name}` was still being written after the call had returned", True))
+        return self._named(Failure(Reason.WRONG, f"{found.detail.replace('got nan', 'never written')}; {left:,} of {size:,} words were never written"))
 
-    def _unwritten(self, image: np.ndarray, name: str) -> str:
-        """How much of the output still holds the poison."""
+    def _unwritten(self, image: np.ndarray, name: str) -> tuple[int, int]:
+        """How many 32-bit words of the output still hold the poison, of how many."""
         import numpy as np
 
         slot = self.layout.slot(name)
         words = image[slot.base : slot.base + slot.span // 4 * 4].view(np.uint32)
-        left = int((words == self.poison).sum())
-        return f"{left / words.size:.1%} of it was never written" if left else ""
+        return int((words == self.poison).sum()), words.size
+
+    def _still_writing(self) -> bool:
+        """Does the output change while the process runs on without a call?"""
+        before = self.outputs.array.copy()
+        for _ in range(LATE_LOOKS):
+            if isinstance(self.runner.settle(SETTLE_S), Failure):
+                return False
+            if not (before == self.outputs.array).all():
+                return True
+        return False
 
     def _again(self, draw: Draw, image: np.ndarray, budgets: dict[str, Budget], ns: float) -> float | Failure:
         """More launches on the same contents, then a moment without calls: nothing may move."""
@@ -183,7 +201,9 @@ class OneCase:
             if failure := self._moved(image, budgets, Reason.UNSTABLE):
                 return failure
         before = self.outputs.array.copy()
-        self.runner.settle(SETTLE_S)
+        settled = self.runner.settle(SETTLE_S)
+        if isinstance(settled, Failure):
+            return self._named(settled)
         if not (before == self.outputs.array).all():
             return self._named(Failure(Reason.LATE, "the output changed after the call had returned", True))
         return best
@@ -196,3 +216,5 @@ class OneCase:
         return None
 
 
+def _said(names: list[str]) -> str:
+    return "the memory of " + ", ".join(f"`{name}`" for name in names)

@@ -7,6 +7,7 @@ docs/verdict.md says every formula in words; all numbers here are log-ratios, ne
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -293,12 +294,13 @@ def mde(calibration: Calibration, rule: Rule = RULE) -> float:
     return calibration.margin + z * calibration.sigma / math.sqrt(rule.test)
 
 
+@lru_cache(maxsize=64)  # one calibration serves many verdicts
 def false_keep(calibration: Calibration, rule: Rule = RULE) -> float:
     """Expected chance that a change of no effect is kept.
 
     Both looks of the test and the confirm must err. What such a change does by its place in memory is drawn from N(offset, layout).
     """
-    grid = [k / 10 for k in range(-50, 51)] if calibration.layout else [0.0]
+    grid = [(k + 0.5) / 20 for k in range(-100, 100)] if calibration.layout else [0.0]
     weights = [math.exp(-x * x / 2) for x in grid]
     chances = [_kept(calibration, calibration.offset + x * calibration.layout, rule) for x in grid]
     return math.fsum(w * c for w, c in zip(weights, chances, strict=True)) / math.fsum(weights)

@@ -70,8 +70,9 @@ def ended(status: int, crash: Crash | None, buffers: tuple[Buffer, ...], last_wo
     if crash is None and status >= 0:
         return Failure(Reason.CRASH, _with(f"exited (code {status}); a kernel has to return", last_words))
     number = crash.signal if crash else -status
-    if number in _LIMITS:
-        return Failure(Reason.LIMITS, _with(_LIMITS[signal.Signals(number)], last_words))
+    for known, text in _LIMITS.items():
+        if number == known:
+            return Failure(Reason.LIMITS, _with(text, last_words))
     return Failure(Reason.CRASH, _with(_crash(number, crash, buffers), last_words))
 
 
@@ -80,7 +81,7 @@ def _crash(number: int, crash: Crash | None, buffers: tuple[Buffer, ...]) -> str
         return f"SIGSEGV: {place}"
     if crash and number == signal.SIGFPE and crash.code == FPE_INTEGER:
         return "SIGFPE: divided an integer by zero"
-    return _CRASHES.get(signal.Signals(number), f"ended by signal {number}") if number in list(signal.Signals) else f"ended by signal {number}"
+    return next((text for known, text in _CRASHES.items() if known == number), f"ended by signal {number}")
 
 
 def _place(crash: Crash, buffers: tuple[Buffer, ...]) -> str:

@@ -141,8 +141,12 @@ class CpuJudge:
         if isinstance(checked, Verdict):
             return checked
         assert self.calibration is not None
-        self._recheck(against)
-        outcome = self.trial.decide(self._pair(checked, against), self.calibration, standing)
+        try:
+            self._recheck(against)
+            outcome = self.trial.decide(self._pair(checked, against), self.calibration, standing)
+        except MachineError as error:
+            ladder.rung("time", False)
+            return ladder.end(Reason.MACHINE, error.what)
         ladder.rung("time", not isinstance(outcome.end, Failure | Suspect) and outcome.end.kind is Kind.KEEP)
         return self._timed(ladder, outcome, self.arms.code(candidate))
 
@@ -220,7 +224,7 @@ class CpuJudge:
     def _dtypes(self) -> dict[str, str]:
         """Dtype of every tensor, as inputs() and reference() return them; asked once."""
         if not self.arms.dtypes:
-            (draw,) = self.reference.draws([Job("make", self.task.cases[0], (0,))])
+            (draw,) = self.reference.draws([Job("make", self.task.cases[0], (0,), oracle=False)])
             self.arms.dtypes = {s.name: s.dtype for s in draw.layout.slots}
         return self.arms.dtypes
 

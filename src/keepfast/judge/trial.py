@@ -6,6 +6,7 @@ physics. Must not know git, the ledger or builds.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from keepfast.judge.reference import Reference
 from keepfast.judge.sets import Draw, view
 from keepfast.model import Calibration, CaseStanding, CaseTime, Machine, Phase, Reason, Round
 
-ATTEMPTS = 4  # a disturbed round is measured again, this often at most in a row
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 0.0)  # after a disturbed round, before it is measured again
 TINY_NS = 300_000  # a window shorter than this cannot be timed beside the cost of stopping
 
 Progress = Callable[[Phase, Round], None]
@@ -90,16 +91,18 @@ class Trial:
         return pair.timed + pair.extra if all_cases else pair.timed
 
     def _once(self, phase: Phase, pair: Pair, cases: tuple[Timed, ...]) -> Timing | Failure:
-        said = ""
-        for _ in range(ATTEMPTS):
+        """One round; a disturbed one is measured again after a pause, and the last is taken when it is usable at all."""
+        said, usable = "", None
+        for pause_s in PAUSES_S:
             found = self.clock.round(phase, (pair.subject, pair.opponent), cases)
-            if isinstance(found, Failure) and found.reason is Reason.MACHINE:
-                said = found.detail
-            elif isinstance(found, Disturbed):
-                said = found.detail
-            else:
+            if isinstance(found, Timing) or (isinstance(found, Failure) and found.reason is not Reason.MACHINE):
                 return found
-        raise MachineError(f"{ATTEMPTS} rounds in a row were disturbed: {said}", next_step="stop what else runs here, then: keepfast run --resume")
+            said = found.detail
+            usable = found.usable if isinstance(found, Disturbed) and found.usable else usable
+            time.sleep(pause_s)
+        if usable is not None:
+            return usable
+        raise MachineError(f"{len(PAUSES_S)} rounds in a row were disturbed: {said}", next_step="stop what else runs here, then: keepfast run --resume")
 
     def _odd(self, timing: Timing) -> Failure | None:
         """Sets in which the arms differ by more than two right answers can: is the subject wrong?"""

@@ -70,7 +70,7 @@ class Ledger(Mail):
         return _run(row)
 
     def latest(self, task: str | None = None) -> Run | None:
-        """The run started last (of `task`, when given); None when there is none."""
+        """The run that was started last (of `task`, when given); None when there is none."""
         sql = "SELECT id, state, record FROM runs WHERE ? IN ('', task) ORDER BY started DESC, rowid DESC LIMIT 1"
         row = self._store.one(sql, task or "")
         return _run(row) if row else None
@@ -140,6 +140,11 @@ class Ledger(Mail):
         """The last experiment that was kept, the start included; None before the start was judged."""
         row = self._store.one("SELECT record FROM experiments WHERE run = ? AND kind = ? ORDER BY n DESC LIMIT 1", run_id, Kind.KEEP)
         return self._experiment(row[0]) if row else None
+
+    def keeps(self, run_id: str) -> tuple[Experiment, ...]:
+        """Every experiment that was kept, the start first."""
+        rows = self._store.rows("SELECT record FROM experiments WHERE run = ? AND kind = ? ORDER BY n", run_id, Kind.KEEP)
+        return tuple(self._experiment(blob) for (blob,) in rows)
 
     def seen(self, run_id: str, tree: str) -> Experiment | None:
         """The first experiment with these files that has a verdict (void is none)."""

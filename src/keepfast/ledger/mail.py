@@ -67,28 +67,30 @@ class Mail:
 
     # ---------------------------------------------------------------------------------- commands from another terminal
 
-    def post(self, command: str, argument: str = "") -> None:
-        """Leave a command for the run that holds this ledger; it is read at its next turn."""
-        self._store.execute("INSERT INTO inbox (stamp, command, argument) VALUES (?, ?, ?)", time.time(), command, text(argument))
+    def post(self, command: str, argument: str = "", run_id: str = "") -> None:
+        """Leave a command for `run_id`, or for whichever run comes by first; it is read at the next turn."""
+        sql = "INSERT INTO inbox (stamp, command, argument, run) VALUES (?, ?, ?, ?)"
+        self._store.execute(sql, time.time(), command, text(argument), run_id)
 
     def take(self, run: Run) -> tuple[Command, ...]:
-        """Commands not yet taken, now taken by `run`. An `idea` is among the task's ideas when this returns."""
-        if self._store.one("SELECT 1 FROM inbox WHERE run = '' LIMIT 1") is None:
+        """Commands for `run` that were not taken yet, and now are. An `idea` is among the task's ideas when this returns."""
+        waiting = "taken IS NULL AND run IN ('', ?)"
+        if self._store.one(f"SELECT 1 FROM inbox WHERE {waiting} LIMIT 1", run.id) is None:
             return ()
         with self._store.transaction():
-            found = self._commands("")
+            found = self._commands(waiting, run.id)
             for command in found:
                 if command.command == "idea":
                     self._insert_idea(run.task, command.argument, "human")
-                self._store.execute("UPDATE inbox SET run = ? WHERE id = ?", run.id, command.id)
+                self._store.execute("UPDATE inbox SET run = ?, taken = ? WHERE id = ?", run.id, time.time(), command.id)
         return found
 
     def commands(self, run_id: str) -> tuple[Command, ...]:
         """Every command that `run_id` has taken, oldest first; what a resumed run reads its raised budget from."""
-        return self._commands(run_id)
+        return self._commands("taken IS NOT NULL AND run = ?", run_id)
 
-    def _commands(self, run_id: str) -> tuple[Command, ...]:
-        rows = self._store.rows("SELECT id, command, argument, stamp FROM inbox WHERE run = ? ORDER BY id", run_id)
+    def _commands(self, which: str, run_id: str) -> tuple[Command, ...]:
+        rows = self._store.rows(f"SELECT id, command, argument, stamp FROM inbox WHERE {which} ORDER BY id", run_id)
         return tuple(Command(*row) for row in rows)
 
     # ---------------------------------------------------------------------------------- events

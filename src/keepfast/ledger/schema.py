@@ -25,6 +25,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE events (id INTEGER PRIMARY KEY, run TEXT NOT NULL, stamp REAL NOT NULL, record BLOB NOT NULL)",
         "CREATE INDEX events_run ON events (run, id)",
         """CREATE TABLE inbox (id INTEGER PRIMARY KEY, stamp REAL NOT NULL, command TEXT NOT NULL, argument TEXT NOT NULL,
-            run TEXT NOT NULL DEFAULT '')""",
+            run TEXT NOT NULL, taken REAL)""",
     ),
 )

@@ -49,7 +49,8 @@ def structure_hash(files: tuple[File, ...], tunables_path: str) -> str:
     total = hashlib.sha256()
     for file in sorted(files, key=lambda f: f.path):
         data = _without_values(file.data) if file.path == tunables_path else file.data
-        for part in (file.path.encode("utf-8", "surrogateescape"), data, b"x" if file.executable else b"-"):
+        kind = b"l" if file.link else b"x" if file.executable else b"-"
+        for part in (file.path.encode("utf-8", "surrogateescape"), kind, data):
             total.update(len(part).to_bytes(8, "little") + part)
     return total.hexdigest()
 

@@ -18,7 +18,7 @@ from keepfast.propose.base import Brief, settled
 FOLDER = "deck"
 
 
-class Deck(Struct, frozen=True):
+class DeckProposer(Struct, frozen=True):
     name: str = "deck"
 
     def propose(self, brief: Brief) -> Proposal | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from keepfast.errors import UsageError
+from keepfast.errors import TaskError, UsageError
 from keepfast.model import Experiment, Kind, Proposal, Tunables, Verdict
 from keepfast.propose.base import Brief, settled, structure_hash
 from keepfast.task import tunables
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 TRIALS = 24  # for each structure: the tuning budget that every champion gets, once
 _LISTED = 1024  # a space of at most so many points is listed, so that its end is known
-_ASKS = 32  # suggestions that may be unusable before chance decides
+_ASKS = 16  # suggestions that may be unusable before chance decides
 _DRAWS = 2000
 _STARTUP = 8  # random trials before the sampler trusts what it has seen
 
 Point = tuple[int, ...]  # one index for each axis
 
 
-class Search(Struct, frozen=True):
+class SearchProposer(Struct, frozen=True):
     """Tunables by TPE, or by chance as its control arm (`sampler="random"`).
 
     Proposes nothing for a task without tunables, for a structure whose `trials` are spent, or when no values are left.
@@ -117,8 +117,12 @@ class _Known(Struct, frozen=True):
 
 
 def _space(brief: Brief) -> tunables.Space | None:
+    """The champion's tunables; None when it has none, or a text that a candidate broke."""
     file = next((f for f in brief.champion.files if f.path == brief.task.tunables), None)
-    space = tunables.parse(file.data.decode("utf-8")) if file else None
+    try:
+        space = tunables.parse(file.data.decode("utf-8")) if file else None
+    except (TaskError, UnicodeDecodeError):
+        return None
     return space if space and space.names else None
 
 
@@ -162,8 +166,16 @@ def totals(history: tuple[Experiment, ...]) -> dict[int, float]:
     found = {0: 0.0}
     for e in history:
         if e.verdict.kept:
-            found[e.n] = found.get(e.parent, 0.0) + (e.verdict.gain.d if e.verdict.gain else 0.0)
+            found[e.n] = found.get(e.parent, 0.0) + (_measured(e.verdict) or 0.0)
     return found
+
+
+def _value(trial: Experiment, total: dict[int, float]) -> float | None:
+    """What the study is told: the total of the champion of the time plus the measured d; None for a failed trial."""
+    if trial.verdict.kept:
+        return total[trial.n]
+    d = _measured(trial.verdict)
+    return None if d is None else total.get(trial.parent, 0.0) + d
 
 
 # ------------------------------------------------------------------------------------------------ what comes next
@@ -184,7 +196,7 @@ def _drawn(known: _Known, chance: random.Random) -> Iterator[Point]:
         yield tuple(chance.randrange(len(a.choices)) for a in known.axes)
     for k, axis in enumerate(known.axes):
         for i in range(len(axis.choices)):
-            yield known.champion[:k] + (i,) + known.champion[k + 1 :]
+            yield (*known.champion[:k], i, *known.champion[k + 1 :])
 
 
 def _study(sampler: str, brief: Brief, known: _Known) -> optuna.Study:
@@ -196,10 +208,9 @@ def _study(sampler: str, brief: Brief, known: _Known) -> optuna.Study:
     study = optuna.create_study(sampler=body, direction="minimize")
     total = totals(brief.history)
     _tell(study, known, known.champion, total.get(brief.champion.n, 0.0))
-    for point, e in ((t.point, t.experiment) for t in known.trials):
-        if e.verdict.kind is not Kind.VOID and e.n != brief.champion.n:
-            d = _measured(e.verdict)
-            _tell(study, known, point, None if d is None else total.get(e.parent, 0.0) + d)
+    for trial in known.trials:
+        if trial.experiment.verdict.kind is not Kind.VOID and trial.experiment.n != brief.champion.n:
+            _tell(study, known, trial.point, _value(trial.experiment, total))
     return study
 
 

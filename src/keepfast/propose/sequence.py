@@ -10,8 +10,8 @@ from msgspec import Struct
 from keepfast.errors import UsageError, nearest
 from keepfast.model import Proposal
 from keepfast.propose.base import Brief, Proposer
-from keepfast.propose.deck import Deck
-from keepfast.propose.search import TRIALS, Search
+from keepfast.propose.deck import DeckProposer
+from keepfast.propose.search import TRIALS, SearchProposer
 
 NAMES = ("deck", "search", "random")
 
@@ -42,5 +42,5 @@ def named(text: str, trials: int = TRIALS) -> Proposer:
 
 def _one(name: str, trials: int) -> Proposer:
     if name == "deck":
-        return Deck()
-    return Search("tpe" if name == "search" else "random", trials)
+        return DeckProposer()
+    return SearchProposer("tpe" if name == "search" else "random", trials)

@@ -6,6 +6,7 @@ Must not know the ledger or verdicts. Paths of `File`s are relative to a root be
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -22,6 +23,7 @@ from keepfast.repo.stream import Change, Keep
 from keepfast.task.paths import matches_any
 
 STATE = ".keepfast"
+FLUSHED = ("-c", "core.fsync=committed")
 MODES = {"100644": False, "100755": True}  # regular files only: links and submodules are left alone
 Entry = tuple[str, str, str]  # mode, hash, path in the repository
 
@@ -94,7 +96,7 @@ class Repo:
         """The unified diff from commit `a` to commit `b`. UsageError when one was dropped."""
         for commit in (a, b):
             self._commit(commit)
-        out = tell(self.root, ("diff", "--no-color", "--no-ext-diff", "--no-textconv", a, b, "--"))
+        out = tell(self.root, ("-c", "core.quotePath=false", "diff", "--no-color", "--no-ext-diff", "--no-textconv", a, b, "--"))
         return out.decode("utf-8", "replace")
 
     def _commit(self, name: str) -> str:
@@ -151,6 +153,18 @@ class Repo:
         """Make refs/keepfast/<run>/<n> name a commit that exists."""
         tell(self.root, ("update-ref", self._ref(run_id, n), commit))
 
+    def flush(self, commit: str, known: str) -> None:
+        """Have on disk, against a power cut, what `commit` holds beyond `known`. Git leaves loose objects to the kernel's good time."""
+        out = tell(self.root, ("rev-list", "--objects", "--no-object-names", commit, f"^{known}")).decode()
+        paths = [self.common / "objects" / name[:2] / name[2:] for name in out.split()]
+        for path in (*paths, *{p.parent for p in paths}):
+            with contextlib.suppress(FileNotFoundError):  # packed by now
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
     def commit(self, run_id: str, n: int, parent: str, change: Change, message: str) -> str:
         """Store a candidate as a commit on `parent` under refs/keepfast/<run>/<n>; its hash. A change of nothing is `parent` itself."""
         lines = stream.changes(change, self._prefix(change.root))
@@ -170,12 +184,13 @@ class Repo:
         if not keeps:
             tell(self.root, ("update-ref", branch, base))
             return base
+        self.flush(keeps[-1].commit, keeps[-2].commit if len(keeps) > 1 else base)
         trees = self._trees(k.commit for k in keeps)
         chain = [
             stream.commit(branch, "" if i else base, k.message, [stream.tree(tree)], stream.ours(k.when))
             for i, (k, tree) in enumerate(zip(keeps, trees, strict=True))
         ]
-        return self._import(*chain)
+        return self._import(*chain, flush=FLUSHED)
 
     def finalize(self, branch: str, base: str, keeps: tuple[Keep, ...], start: str) -> str:
         """A new branch on `base` with the user's name: what `start` had uncommitted, if anything, then one commit a keep; its tip.
@@ -195,7 +210,7 @@ class Repo:
         commits = [stream.commit(ref, "" if i else base, m, d.values(), stamp) for i, (m, d) in enumerate(told)]
         if not commits:
             raise UsageError("nothing was kept, so there is nothing to finalize", next_step="keepfast report")
-        return self._import(*commits)
+        return self._import(*commits, flush=FLUSHED)
 
     def drop(self, run_id: str, numbers: Iterable[int]) -> int:
         """Delete the refs of these candidates, whose commits git then collects in its own time; how many there were."""
@@ -211,10 +226,18 @@ class Repo:
         return tuple(sorted({ref.split("keepfast/", 1)[1].split("/")[0] for ref in out.split() if "keepfast/" in ref}))
 
     def heal(self, run_id: str) -> None:
-        """Remove lock files that a killed git left on refs of this run. Only the holder of the ledger may call this."""
-        stale = [*(self.common / "refs" / "keepfast" / run_id).glob("*.lock"), self.common / f"refs/heads/{self.branch(run_id)}.lock"]
-        for path in stale:
+        """Remove what a killed git left on refs of this run: lock files, and refs whose commit a power cut took away.
+
+        Only the holder of the ledger may call this.
+        """
+        folder = self.common / "refs" / "keepfast" / run_id
+        for path in (*folder.glob("*.lock"), self.common / f"refs/heads/{self.branch(run_id)}.lock"):
             path.unlink(missing_ok=True)
+        refs = sorted(folder.glob("[0-9]*"))
+        out = tell(self.root, ("cat-file", "--batch-check"), b"".join(p.read_bytes().strip() + b"\n" for p in refs)).decode()
+        for path, said in zip(refs, out.splitlines(), strict=True):
+            if said.split()[1:2] != ["commit"]:
+                path.unlink()
 
     def branch(self, run_id: str) -> str:
         return f"keepfast/{run_id}"
@@ -231,8 +254,8 @@ class Repo:
     def _trees(self, commits: Iterable[str]) -> list[str]:
         return tell(self.root, ("rev-parse", *(f"{c}^{{tree}}" for c in commits))).decode().split()
 
-    def _import(self, *commits: bytes) -> str:
-        said = ask(self.root, ("fast-import", "--quiet", "--force", "--done"), stream.ended(*commits))
+    def _import(self, *commits: bytes, flush: tuple[str, ...] = ()) -> str:
+        said = ask(self.root, (*flush, "fast-import", "--quiet", "--force", "--done"), stream.ended(*commits))
         if said.code:
             for report in (self.common, self.root / ".git"):
                 if report.is_dir():

@@ -14,8 +14,7 @@ from msgspec import Struct
 from keepfast import settings
 from keepfast.errors import LedgerError, MachineError, UsageError
 
-# Loose objects are flushed too: the ledger, which is flushed, must never name a commit that a power cut took away.
-CALM = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.fsync=committed", "fastimport.unpackLimit=100000", "gc.auto=0")
+CALM = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "fastimport.unpackLimit=100000", "gc.auto=0")
 
 
 class Said(Struct, frozen=True):

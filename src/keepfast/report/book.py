@@ -7,16 +7,15 @@ between two of them it is *chained* from confirmed gains, and says so: only a di
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from keepfast.model import BaselineResult, Calibration, Direct, Estimate, Experiment, Idea, Kind, Reason, Run, Task
+from keepfast.errors import UsageError
+from keepfast.model import BaselineResult, Calibration, Direct, Estimate, Experiment, Goal, Idea, Kind, Reason, Run, Task
 from keepfast.report import numbers
-from keepfast.report.escape import line
 
 if TYPE_CHECKING:
     from keepfast.ledger import Ledger
@@ -70,6 +69,31 @@ def read(ledger: Ledger, run: Run, task: Task | None = None) -> Book:
     )
 
 
+def lineage(ledger: Ledger, run: Run, experiment: Experiment) -> Book:
+    """What `show` needs of a run: `experiment`, the champions it descends from, and their direct measurements."""
+    path = [experiment]
+    while path[-1].parent:
+        path.append(ledger.experiment(run.id, path[-1].parent))
+    return Book(run=run, experiments=tuple(reversed(path)), directs=tuple(ledger.directs(run.id)), ideas=tuple(ledger.ideas(run.task)))
+
+
+def differ(book: Book, diff: Callable[[str, str], str]) -> Callable[[int], str]:
+    """From `diff(commit, commit)` to `diff(n)`: experiment `n` against the champion it was judged against, or why there is none."""
+    commits = {e.n: e.commit for e in book.experiments}
+    parents = {e.n: e.parent for e in book.experiments}
+
+    def of(n: int) -> str:
+        before, after = commits.get(parents.get(n, 0), ""), commits.get(n, "")
+        if not before or not after:
+            return "(turned away before it was stored)"
+        try:
+            return diff(before, after)
+        except UsageError as error:
+            return f"({error.what})"
+
+    return of
+
+
 def tried(experiments: Iterable[Experiment]) -> tuple[Experiment, ...]:
     """Experiments that proposed something: all but the start."""
     return tuple(e for e in experiments if e.verdict.reason is not Reason.START)
@@ -105,6 +129,11 @@ def against(directs: Iterable[Direct], n: int, opponent: str) -> Direct | None:
     return max(found, key=lambda d: (d.final, d.when), default=None)
 
 
+def gain_of(experiment: Experiment) -> Estimate | None:
+    """The gain of a keep; for one that a human cleared the best that was measured, None when it was not timed."""
+    return experiment.verdict.gain or experiment.verdict.test
+
+
 def total(experiments: tuple[Experiment, ...], directs: tuple[Direct, ...]) -> Total | None:
     """The champion over the start; None while the start is the champion."""
     return total_at(experiments, directs, None)
@@ -117,8 +146,9 @@ def total_at(experiments: tuple[Experiment, ...], directs: tuple[Direct, ...], n
         measured = against(directs, experiment.n, "start")
         if measured is not None:
             return Total(_chain([measured.estimate, *parts]), direct=not parts)
-        if experiment.verdict.gain is not None:
-            parts.append(experiment.verdict.gain)
+        gain = gain_of(experiment)
+        if gain is not None:
+            parts.append(gain)
     return Total(_chain(parts), direct=False) if parts else None
 
 
@@ -135,7 +165,7 @@ def trail(experiments: tuple[Experiment, ...], directs: tuple[Direct, ...]) -> t
     points, d = [Point(0, 0.0)], 0.0
     for experiment in keeps(experiments):
         measured = against(directs, experiment.n, "start")
-        gain = experiment.verdict.gain
+        gain = gain_of(experiment)
         d = measured.estimate.d if measured else d + (gain.d if gain else 0.0)
         points.append(Point(experiment.n, d))
     return tuple(points)
@@ -175,9 +205,7 @@ def setting(run: Run, name: str) -> str:
 
 def goal_text(run: Run, task: Task | None = None) -> str:
     """`3.00x over start`; from the task, or from what the run was given. Empty when there is no goal."""
-    if task is None:
-        return line(setting(run, "goal"))
-    goal = task.goal
+    goal = task.goal if task else goal_of(run)
     parts = []
     if goal.speedup is not None:
         parts.append(f"{goal.speedup:.2f}x over {'start' if goal.over == 'start' else 'the fastest baseline'}")
@@ -186,14 +214,22 @@ def goal_text(run: Run, task: Task | None = None) -> str:
     return ", ".join(parts)
 
 
+def goal_of(run: Run) -> Goal:
+    """The goal that the run was begun with, from its settings (`goal`, `over`, `limit`)."""
+    return Goal(speedup=_number(setting(run, "goal")), over=setting(run, "over") or "baseline", limit=_number(setting(run, "limit")))
+
+
+def _number(words: str) -> float | None:
+    try:
+        return float(words)
+    except ValueError:
+        return None
+
+
 def goal_over_start(book: Book) -> float | None:
     """The goal as a speedup over the start, for the chart; over a baseline it is multiplied by that baseline's own speedup."""
-    text = goal_text(book.run, book.task)
-    found = re.match(r"\s*(\d+(?:\.\d+)?)\s*x?\b", text)
-    if not found or "limit" in text:
-        return None
-    wanted = float(found[1])
-    if "start" in text:
-        return wanted
+    goal = book.task.goal if book.task else goal_of(book.run)
+    if goal.speedup is None or goal.over == "start":
+        return goal.speedup
     best = best_baseline(book.baselines)
-    return wanted * numbers.ratio(best.estimate.d) if best and best.estimate else None
+    return goal.speedup * numbers.ratio(best.estimate.d) if best and best.estimate else None

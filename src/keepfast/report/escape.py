@@ -6,7 +6,10 @@ job (autoescape); this file removes what an entity cannot: escape sequences, dir
 
 from __future__ import annotations
 
+import re
 import unicodedata
+
+STEERS = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)")
 
 
 def line(text: str) -> str:
@@ -18,6 +21,11 @@ def line(text: str) -> str:
 def lines(text: str) -> list[str]:
     """`text` split at newlines only, tabs expanded to 4 columns, every line as `line` gives it. A CR before LF is dropped."""
     return [line(part.removesuffix("\r").expandtabs(4)) for part in text.split("\n")]
+
+
+def patch(text: str) -> str:
+    """`text` for a pipe: tabs, line ends and every letter stay, so `git apply` takes it; what steers a terminal becomes its escape."""
+    return STEERS.sub(lambda found: _shown(found[0]), text)
 
 
 def _shown(char: str) -> str:

@@ -5,12 +5,15 @@ All text is foreign until proven otherwise: it passes through `escape.line` here
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from keepfast.model import CaseTime, Direct, Experiment, Fact, Kind, Reason
+from keepfast.errors import LedgerError
+from keepfast.model import CaseTime, Direct, Experiment, Fact, Kind, Reason, Run
 from keepfast.report import book as books
 from keepfast.report import chart as charts
 from keepfast.report import numbers, show, summary, text
@@ -19,7 +22,7 @@ from keepfast.report.escape import clip, line, lines
 
 ROWS = 500  # newest experiments in the table; as many keeps and suspects come on top
 DIFFS_NEWEST = 50
-DIFFS_MARKED = 150  # newest keeps and suspects with a diff
+DIFFS_MARKED = 100  # newest keeps and suspects with a diff
 DIFF_LINES = 400
 DIFF_COLUMNS = 400
 
@@ -96,12 +99,24 @@ class BaselineRow(Struct, frozen=True):
     detail: str
 
 
-def write(book: Book, diff: Callable[[int], str], path: Path) -> None:
-    """Renders to `path`, whole or not at all: a reader never sees half a page."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(render(book, diff), encoding="utf-8", errors="backslashreplace")
-    part.replace(path)
+def path(state: Path, run: Run) -> Path:
+    """Where the page of `run` belongs, below the repository's `.keepfast` folder."""
+    return state / "report" / f"{run.id.replace('/', '-')}.html"
+
+
+def write(book: Book, diff: Callable[[int], str], target: Path) -> None:
+    """Renders to `target`, whole or not at all: a reader never sees half a page. LedgerError when it cannot be written."""
+    page = render(book, diff)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(page, encoding="utf-8", errors="backslashreplace")
+        part.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        step = "keepfast report --output FILE   writes it elsewhere"
+        raise LedgerError(f"cannot be written: {error.strerror}", where=str(target), next_step=step) from error
 
 
 def render(book: Book, diff: Callable[[int], str]) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from msgspec.structs import replace
+
 from keepfast.model import Calibration, Direct, Estimate, Event, Experiment, Kind, Reason, Run, Task
 from keepfast.report import book as books
 from keepfast.report import numbers, text
@@ -35,9 +37,11 @@ class Live:
 
     def __init__(self, task: Task, run: Run, console: Console, *, book: Book | None = None, clock: Callable[[], float] = time.time) -> None:
         self.task, self.run, self.console, self.clock = task, run, console, clock
-        self.experiments: list[Experiment] = list(book.experiments) if book else []
         self.directs: list[Direct] = list(book.directs) if book else []
         self.calibration: Calibration | None = book.calibration if book else None
+        self.kept: list[Experiment] = [e for e in book.experiments if e.verdict.kept] if book else []
+        self.last = book.experiments[-1].n if book and book.experiments else 0
+        self.judged_seconds = 0.0  # by this process: a resumed run does not count its past
         self.now = ""
         self.began = clock()
         self._live: RichLive | None = None
@@ -62,20 +66,27 @@ class Live:
 
     def __call__(self, event: Event) -> None:
         """Takes one event; never raises for what is inside it."""
-        if event.experiment is not None:
-            self.experiments.append(event.experiment)
+        fresh = event.experiment if event.experiment is not None and event.experiment.n > self.last else None
+        if fresh is not None:
+            self._remember(fresh)
         if event.direct is not None:
             self.directs.append(event.direct)
-        if event.calibration is not None:
-            self.calibration = event.calibration
+        self.calibration = event.calibration or self.calibration
         self.now = activity(event)
-        self._say(event)
+        self._say(event, fresh)
         self._redraw()
 
-    def _say(self, event: Event) -> None:
+    def _remember(self, experiment: Experiment) -> None:
+        """Its keeps, without their raw rounds, and sums: a long run does not grow here."""
+        self.last = experiment.n
+        self.judged_seconds += experiment.verdict.seconds
+        if experiment.verdict.kept:
+            self.kept.append(replace(experiment, verdict=replace(experiment.verdict, rounds=())))
+
+    def _say(self, event: Event, fresh: Experiment | None) -> None:
         """What stays on the screen, or goes to the pipe; progress inside an experiment does not."""
-        if event.experiment is not None:
-            self._verdict(event.experiment)
+        if fresh is not None:
+            self._verdict(fresh)
         elif event.direct is not None:
             self._print(f"{'':>3}  direct   {direct_text(event.direct)}")
         elif event.kind in ("calibrate", "baseline", "note", "direct") and event.text:
@@ -106,12 +117,12 @@ class Live:
     def head(self) -> list[str]:
         """The two lines that say where the run stands, and what can be told apart here."""
         goal = books.goal_text(self.run, self.task)
-        spent = books.tally(self.experiments).tried
+        spent = max(0, self.last - 1)  # the start is number 1
         most = f" of {self.task.budget.experiments}" if self.task.budget.experiments else ""
         seconds = self.clock() - self.began
         parts = [
             f"{line(self.task.name)}  {line(','.join(self.task.languages))}",
-            champion_text(self.experiments, self.directs),
+            champion_text(self.kept, self.directs),
             f"goal {goal}" if goal else "",
             f"{spent}{most} experiments",
             numbers.duration(seconds),
@@ -121,16 +132,15 @@ class Live:
         return ["   ".join(p for p in parts if p), machine.rstrip()]
 
     def _busy(self) -> str:
-        """Over what this process has seen; a resumed run does not count its past."""
-        busy = books.busy([e for e in self.experiments if e.started >= self.began], self.clock() - self.began)
-        return f"judge busy {100 * busy:.0f} %" if busy is not None else ""
+        seconds = self.clock() - self.began
+        return f"judge busy {100 * min(1.0, self.judged_seconds / seconds):.0f} %" if self.judged_seconds and seconds > 0 else ""
 
 
-def champion_text(experiments: list[Experiment], directs: list[Direct]) -> str:
-    """`champion 2.31x over start [2.28, 2.34]`; with `~` while it is chained from gains."""
-    total = books.total(tuple(experiments), tuple(directs))
+def champion_text(kept: list[Experiment], directs: list[Direct]) -> str:
+    """`champion 2.31x over start [2.28, 2.34]`; with `~` while it is chained from gains. `kept` begins with the start."""
+    total = books.total(tuple(kept), tuple(directs))
     if total is None:
-        best = books.champion(experiments)
+        best = kept[-1] if kept else None
         return "champion: the start kernel" if best and best.verdict.reason is Reason.START else ""
     sign = "" if total.direct or total.estimate.rounds else "~"
     return f"champion {sign}{numbers.speedup(total.estimate)} over start {numbers.interval(total.estimate)}"
@@ -152,7 +162,7 @@ def direct_text(direct: Direct) -> str:
 
 def activity(event: Event) -> str:
     """One line on what is being done now; empty after a verdict."""
-    if event.kind in ("verdict", "end", "note"):
+    if event.kind in ("run", "verdict", "end", "note"):
         return ""
     number = f"{event.n:>3}  " if event.n else "     "
     return f"{number}{event.kind:<7}  {line(event.text)}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from keepfast.model import Experiment, Kind, Machine, Reason, Run, Task
+from keepfast.model import Experiment, Idea, Kind, Machine, Reason, Run, Task
 from keepfast.report import book as books
 from keepfast.report import numbers
 from keepfast.report.book import Book, Tally, Total
@@ -115,11 +115,11 @@ def walls_text(strength: str) -> str:
 def budget_text(book: Book) -> str:
     """`7 of 40 experiments, 1m04s of 2.0 h`: spent and allowed."""
     spent = books.tally(book.experiments).tried
-    most = books.setting(book.run, "experiments") or (str(book.task.budget.experiments or "") if book.task else "")
-    hours = books.setting(book.run, "hours") or (str(book.task.budget.hours or "") if book.task else "")
-    tried = f"{spent:,} of {line(most)} experiments" if most else numbers.count(spent, "experiment")
+    most = str(book.task.budget.experiments or "") if book.task else line(books.setting(book.run, "experiments"))
+    hours = f"{book.task.budget.hours or 0:g}" if book.task else line(books.setting(book.run, "hours"))
+    tried = f"{spent:,} of {most} experiments" if most else numbers.count(spent, "experiment")
     took = numbers.duration(books.elapsed(book))
-    return f"{tried}, {took} of {line(hours)} h" if hours else f"{tried}, {took}"
+    return f"{tried}, {took} of {hours} h" if hours and hours != "0" else f"{tried}, {took}"
 
 
 def status(book: Book, holder: str, columns: int = COLUMNS) -> list[str]:
@@ -144,6 +144,27 @@ def row(name: str, words: str, columns: int, indent: int) -> list[str]:
     """`name`, then `words` from column `indent` on, over as many lines as they take."""
     first, *rest = fold(words, columns - indent)
     return [f"{name:<{indent - 1}} {first}", *(" " * indent + r for r in rest)]
+
+
+def others(runs: Sequence[str], columns: int = COLUMNS) -> list[str]:
+    """One row naming the other runs of this repository; none when there are none."""
+    if not runs:
+        return []
+    names = ", ".join(line(r) for r in runs[-8:])
+    return row("others", f"{names}{' and earlier ones' if len(runs) > 8 else ''}   (keepfast status --run NAME)", columns, indent=10)
+
+
+def idea_table(ideas: Sequence[Idea], columns: int = COLUMNS) -> list[str]:
+    """The table of `keepfast idea list`: number, state, who had it, the idea, and why it is dead."""
+    head = f"{'n':>3}  {'state':<6}  {'by':<6}  idea"
+    return [head, *(one for idea in ideas for one in _idea(idea, columns))]
+
+
+def _idea(idea: Idea, columns: int) -> list[str]:
+    why = f" ({idea.why})" if idea.why else ""
+    first, *rest = fold(line(idea.text + why), columns - 21)
+    head = f"{idea.n:>3}  {line(idea.state):<6}  {clip(line(idea.author), 6):<6}  "
+    return [head + first, *(" " * 21 + r for r in rest)]
 
 
 def champion_text(book: Book) -> str:

@@ -102,6 +102,8 @@ static void answer(const char *op, const char *error, int rc, uint64_t b) {
 
 /* ---- faults ------------------------------------------------------------------------------------------------------------ */
 
+static const int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+
 /* Which buffer an address belongs to or comes close to, with the offset from its start. */
 static void put_place(struct frame *f, const char *address) {
     for (int i = 0; i < BUFFERS; i++) {
@@ -128,16 +130,16 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
         put_place(&f, info->si_addr);
     }
     finish(&f);
-    /* The handler is gone by SA_RESETHAND: the fault comes again and ends the process. */
+    /* Said once. Without handlers the fault comes again and ends the process; abort() goes on to other faults. */
+    for (size_t i = 0; i < sizeof FAULTS / sizeof *FAULTS; i++) sigaction(FAULTS[i], &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 }
 
 static void watch_faults(void) {
-    static const int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     static char room[65536];
     stack_t stack = {.ss_sp = room, .ss_size = sizeof room};
     sigaltstack(&stack, NULL);
-    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND};
-    for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++) sigaction(SIGNALS[i], &action, NULL);
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    for (size_t i = 0; i < sizeof FAULTS / sizeof *FAULTS; i++) sigaction(FAULTS[i], &action, NULL);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------ */
@@ -237,7 +239,8 @@ static void call(const struct message *m) {
 
 /* ---- the channel ------------------------------------------------------------------------------------------------------- */
 
-/* One message; its descriptor, or -1, goes to `fd`. Ends the process when the judge is gone. */
+/* One message; its descriptor, or -1, goes to `fd`. Ends the process when the judge is gone, and waits for its end when the
+ * artifact broke the channel: what is seen then must not depend on who is quicker. */
 static void next(struct message *m, int *fd) {
     union {
         char space[CMSG_SPACE(sizeof(int))];
@@ -248,7 +251,8 @@ static void next(struct message *m, int *fd) {
     ssize_t got;
     do got = recvmsg(CHANNEL, &head, MSG_WAITALL | MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
-    if (got != (ssize_t)sizeof *m) _exit(got == 0 ? 0 : 2);
+    if (got == 0) _exit(0);
+    while (got != (ssize_t)sizeof *m) pause();
     struct cmsghdr *c = CMSG_FIRSTHDR(&head);
     *fd = -1;
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) memcpy(fd, CMSG_DATA(c), sizeof *fd);

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from keepfast.dtypes import by_name
-from keepfast.model import Arg, Task
+from keepfast.model import Signature, Task
 
 
 class Word(Struct, frozen=True):
@@ -70,11 +70,15 @@ __attribute__((visibility("default"))) int keepfast_call(const uint64_t *w) {{
 
 def layout(task: Task) -> tuple[Word, ...]:
     """The words of a call in ABI order: arguments, outputs, axes, stream."""
-    signature = task.signature
+    return layout_of(task.signature, task.axes)
+
+
+def layout_of(signature: Signature, axes: tuple[str, ...]) -> tuple[Word, ...]:
+    """The same, before there is a whole task."""
     return (
         *(Word(a.name, a.kind, a.optional, a.written) for a in signature.args),
         *(Word(r.name, "tensor", written=True) for r in signature.outputs),
-        *(Word(axis, "axis") for axis in task.axes),
+        *(Word(axis, "axis") for axis in axes),
         Word("stream", "stream"),
     )
 
@@ -86,7 +90,11 @@ def words(task: Task) -> tuple[str, ...]:
 
 def prototype(task: Task, dtypes: Mapping[str, str]) -> str:
     """The C declaration of the entry, without a semicolon. A tensor that `dtypes` does not name is a pointer to void."""
-    return f"int {task.entry_symbol}(" + ", ".join(_declare(w, dtypes).format(w.name) for w in layout(task)) + ")"
+    return declaration(layout(task), task.entry_symbol, dtypes)
+
+
+def declaration(layout: tuple[Word, ...], symbol: str, dtypes: Mapping[str, str]) -> str:
+    return f"int {symbol}(" + ", ".join(_declare(w, dtypes).format(w.name) for w in layout) + ")"
 
 
 def header(task: Task, dtypes: Mapping[str, str]) -> str:
@@ -99,11 +107,6 @@ def shim(task: Task, dtypes: Mapping[str, str]) -> str:
     """C source of `int keepfast_call(const uint64_t *w)`: pointers and integers as they are, doubles by their bits."""
     values = (_unpack(i, w, dtypes) for i, w in enumerate(layout(task)))
     return _SHIM.format(symbol=task.entry_symbol, values=", ".join(values))
-
-
-def parameter(arg: Arg, dtype: str = "") -> str:
-    """How one argument of the signature is declared in C, with its name."""
-    return _declare(Word(arg.name, arg.kind, arg.optional, arg.written), {arg.name: dtype} if dtype else {}).format(arg.name)
 
 
 def _declare(word: Word, dtypes: Mapping[str, str]) -> str:

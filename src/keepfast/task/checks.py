@@ -69,7 +69,7 @@ def cases(source: Source) -> tuple[Case, ...]:
     names = [c.name for c in found]
     double = next((i for i, name in enumerate(names) if name in names[:i]), None)
     if double is not None:
-        raise source.error(("case", double), f"two cases are called `{names[double]}`", 'Give each its own: name = "..."')
+        raise source.error(("case", double, "name"), f"two cases are called `{names[double]}`", 'Give each its own: name = "..."')
     return found
 
 
@@ -83,12 +83,12 @@ def _case(source: Source, index: int) -> Case:
     bound = tuple((axis, _axis(source, index, axis)) for axis in names)
     name = _case_name(source, index) or "_".join(f"{axis}{value}" for axis, value in bound) or "only"
     weight = table.get("weight", 1.0)
-    if isinstance(weight, str) or not 0 < weight < math.inf:
+    if not isinstance(weight, int | float) or isinstance(weight, bool) or not 0 < weight < math.inf:
         raise source.error(("case", index, "weight"), f"case `{name}`: `weight` must be a number above 0")
     use = table.get("use", "both")
-    if use not in ("time", "correct", "both"):
+    if not isinstance(use, str) or use not in ("time", "correct", "both"):
         raise source.error(("case", index, "use"), f"case `{name}`: `use` must be \"time\", \"correct\" or \"both\", not `{use}`")
-    return Case(name, bound, float(weight), str(use))
+    return Case(name, bound, float(weight), use)
 
 
 def _case_name(source: Source, index: int) -> str:

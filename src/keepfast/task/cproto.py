@@ -47,7 +47,7 @@ class CType(Struct, frozen=True):
     base: str
     pointers: int = 0
     const: bool = False  # what is pointed to may not be written
-    array: bool = False  # declared with brackets: converted through void *
+    array: bool = False  # an array of arrays: passed through void *
 
     @property
     def text(self) -> str:
@@ -174,18 +174,25 @@ def _split(inside: str) -> list[str]:
 def _parameter(text: str, aliases: Mapping[str, str], symbol: str) -> Parameter:
     ctype, name = _declared(text, aliases)
     if not name:
-        raise TaskError(f"a parameter of `{symbol}` cannot be read: `{' '.join(text.split())}`", next_step="Write an adapter by hand")
+        what = f"a parameter of `{symbol}` cannot be read: `{' '.join(text.split())}`"
+        raise TaskError(what, next_step="This adapter has to be written by hand: docs/tasks.md#adapters")
     return Parameter(name, ctype)
 
 
 def _declared(text: str, aliases: Mapping[str, str]) -> tuple[CType, str]:
     """Type and name of `const float *restrict x`, `double A[n][m]`, `float (*A)[8]`; the name is "" when there is none to be found."""
-    array = "[" in text
     plain = re.sub(r"\[[^\]]*\]", " ", text)
-    pointers = plain.count("*") + (1 if array and "*" not in plain else 0)
+    array = text.count("[") > 1 or ("[" in text and "*" in text)
+    pointers = 1 if "[" in text else plain.count("*")
     const = bool(re.search(r"\bconst\b[^*]*\*|\bconst\b[^*]*$", plain.split("*")[0] + ("*" if "*" in plain else "")))
     words = [w for w in re.findall(r"[A-Za-z_]\w*", plain) if w not in _QUALIFIERS and w != "const"]
-    if len(words) < 2 or words[-1] in _DTYPES or words[-1] in _INTEGERS:
-        return CType(" ".join(words) or "int", pointers, const, array), ""
-    base = " ".join(_resolve(w, aliases) for w in words[:-1])
-    return CType(base, pointers, const, array), words[-1]
+    named = len(words) > 1 and words[-1] not in _DTYPES and words[-1] not in _INTEGERS
+    base = _base(words[:-1] if named else words, aliases)
+    return CType(base, pointers, const, array), words[-1] if named else ""
+
+
+def _base(words: list[str], aliases: Mapping[str, str]) -> str:
+    """The type's own words: aliases resolved, and upper-case macros such as EXPORT left out where a type is left."""
+    resolved = [_resolve(w, aliases) for w in words]
+    types = [w for w in resolved if not w.isupper()]
+    return " ".join(types or resolved) or "int"

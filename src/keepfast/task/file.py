@@ -33,7 +33,7 @@ class Keys(Struct, frozen=True):
 
     schema: int
     signature: str
-    case: tuple[dict[str, int | float | str], ...]
+    case: tuple[dict[str, Any], ...]
     title: str = ""
     languages: tuple[str, ...] = ("c",)
     entry: str = "kernel/kernel.c:kernel"

@@ -25,8 +25,8 @@ def load(folder: Path) -> Task:
     entry_path, entry_symbol = places.entry(source, root)
     places.editable(source, folder, root)
     places.build(source, folder, root)
-    places.reference(folder, _needed(keys.oracle, signature))
     places.oracle(source, folder)
+    places.reference(folder, _needed(keys.oracle, signature))
     return Task(
         name=folder.name,
         title=keys.title or folder.name,

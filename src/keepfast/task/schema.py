@@ -29,7 +29,7 @@ TEXTS: dict[str, str] = {
     "case": "one set of axis values",
     "case.name": "how the case is called; made from its axes when absent",
     "case.weight": "share in the overall time, normalised over the timed cases",
-    "case.use": "time: timed only as far as the claim goes; correct: checked, not timed; both",
+    "case.use": "both; time: timed, no part of the wider checks; correct: checked, no part of the gain",
     "arguments": "what is to be said about single arguments and outputs",
     "arguments.role": "input, weight, scratch, index or meta; the last three need a GPU judge",
     "arguments.refresh": "how new contents are made: element mixes two draws per element, whole uses a draw as it is",
@@ -75,7 +75,8 @@ def json_schema() -> str:
     """The schema as JSON text (draft 2020-12)."""
     _, defs = msgspec.json.schema_components((Keys,), ref_template="#/$defs/{name}")
     tables: dict[str, Any] = {name: dict(definition) for name, definition in defs.items()}
-    for prefix, kind in {"": Keys, "arguments": ArgumentKeys, **SECTIONS}.items():
+    kinds: dict[str, type[msgspec.Struct]] = {"": Keys, "arguments": ArgumentKeys, **SECTIONS}
+    for prefix, kind in kinds.items():
         tables[kind.__name__] = _described(tables[kind.__name__], prefix)
     top = tables.pop("Keys")
     top["properties"]["schema"]["const"] = SCHEMA

@@ -155,6 +155,7 @@ def _arguments(reader: _Reader) -> tuple[Arg, ...]:
 
 def _argument(reader: _Reader, earlier: list[Arg]) -> Arg:
     kind = _type_word(reader)
+    after_type = reader.at
     alias, written = _alias(reader) if kind == "tensor" else ("", False)
     optional = reader.accept("?")
     _refuse_list(reader)
@@ -164,7 +165,7 @@ def _argument(reader: _Reader, earlier: list[Arg]) -> Arg:
     if name in [a.name for a in earlier]:
         raise reader.fail(f"`{name}` is named twice", reader.at - len(name))
     if alias and alias in [a.alias for a in earlier]:
-        raise reader.fail(f"alias set `{alias}` belongs to an earlier argument: give each its own letter")
+        raise reader.fail(f"alias set `{alias}` belongs to an earlier argument: give each its own letter", after_type + 1)
     if len(earlier) == MAX_ARGS:
         raise reader.fail(f"more than {MAX_ARGS} arguments")
     has_default = reader.accept("=")

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -95,10 +96,15 @@ class Walls(Struct, frozen=True):
         with ours, theirs, life_end:
             options = [*self._options(wall, uid, gid), *_path_options(opened)]
             options += ["--status", str(theirs.fileno()), "--life", str(life_end.fileno())]
-            entering = _start([self.program, *options, "--", *argv], wall, (theirs.fileno(), life_end.fileno()), (stdout, stderr))
-            theirs.close()
-            life_end.close()
-            return _admit(ours, Walled(self, entering, life, (uid, wall)))
+            with ExitStack() as stack:
+                stack.enter_context(life)
+                entering = _start([self.program, *options, "--", *argv], wall, (theirs.fileno(), life_end.fileno()), (stdout, stderr))
+                walled = stack.enter_context(Walled(self, entering, life, (uid, wall)))
+                theirs.close()
+                life_end.close()
+                walled.greet(ours)
+                stack.pop_all()
+            return walled
 
     def _user(self) -> tuple[int, int]:
         if os.getuid() != 0 or self.mode == "user" or self.strength == "none":
@@ -127,7 +133,7 @@ class Walls(Struct, frozen=True):
         return self.mode == "plain" or (self.mode == "user" and _kernel() < (5, 14))
 
     def _options(self, wall: Wall, uid: int, gid: int) -> list[str]:
-        others = sweep.tasks_of(uid) if self._shares_count() else 0
+        others = sweep.tasks_of(uid) + 1 if self._shares_count() else 0  # 1: `enter` itself
         values = {
             "mode": self.mode, "profile": wall.profile, "landlock": self.landlock, "seccomp": int(self.seccomp), "uid": uid, "gid": gid,
             "scratch": _home(wall), "scratch-bytes": wall.scratch_bytes, "memory-bytes": wall.memory_bytes,
@@ -160,13 +166,17 @@ class Walled:
 
     def greet(self, status: socket.socket) -> None:
         """Learns its process id and scratch folder and lets it begin. MachineError: a step of entering failed."""
-        self.pid = int(_message(status)[0][4:])
-        self.scratch_fd = _message(status)[1][0]
-        status.send(b"g")
-        if text := status.recv(1024):
-            raise _refused(text)
-        if self._walls.mode != "plain":
-            self._entering.wait()
+        status.settimeout(START_TIMEOUT_S)
+        try:
+            self.pid = int(_message(status)[0][4:])
+            self.scratch_fd = _message(status)[1][0]
+            if self._walls.mode != "plain":
+                self._entering.wait()  # a process less that its limit would count
+            status.send(b"g")
+            if text := status.recv(1024):
+                raise _refused(text)
+        except OSError as error:
+            raise MachineError(f"the walls did not answer: {error}", next_step="keepfast doctor") from error
 
     def stop(self) -> int | None:
         """Stops all its threads and returns when the kernel confirms. None: stopped; else the status it had ended with."""
@@ -246,22 +256,15 @@ def _start(argv: list[str], wall: Wall, fds: tuple[int, ...], outputs: tuple[int
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": home, "TMPDIR": home, **dict(wall.env)}
     stdout, stderr = (subprocess.DEVNULL if fd is None else fd for fd in outputs)
     return subprocess.Popen(
-        argv, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, pass_fds=(*fds, *wall.keep_fds), start_new_session=True
+        argv,
+        env=env,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=(*fds, *wall.keep_fds),
+        start_new_session=True,
     )
-
-
-def _admit(status: socket.socket, walled: Walled) -> Walled:
-    """The judge's side of the handshake that `enter.c` describes."""
-    status.settimeout(START_TIMEOUT_S)
-    try:
-        walled.greet(status)
-    except OSError as error:
-        walled.kill()
-        raise MachineError(f"the walls did not answer: {error}", next_step="keepfast doctor") from error
-    except MachineError:
-        walled.kill()
-        raise
-    return walled
 
 
 def _message(status: socket.socket) -> tuple[bytes, list[int]]:

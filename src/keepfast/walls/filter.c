@@ -6,10 +6,13 @@
 #define _GNU_SOURCE
 #include "enter.h"
 
+#include <asm/ioctls.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -60,7 +63,11 @@ static const int REFUSED_TO_RUNNER[] = {
 #endif
 };
 
-enum { CAPACITY = 512 };
+/* What makes the kernel send a signal, to any process of the same user, when a descriptor becomes ready; and typing into a terminal. */
+static const uint32_t SIGNALS_OF_FILES[] = {F_SETOWN, F_SETSIG, F_SETOWN_EX};
+static const uint32_t SIGNALS_OF_DEVICES[] = {FIOSETOWN, SIOCSPGRP, FIOASYNC, TIOCSTI, TIOCLINUX};
+
+enum { CAPACITY = 512, FIRST_UNKNOWN = 472 }; /* calls that are newer than this file do not exist inside */
 struct program {
     struct sock_filter code[CAPACITY];
     unsigned short length;
@@ -90,12 +97,11 @@ static void only_with(struct program *p, int call, int index, uint32_t value) {
     answer(p, 0);
 }
 
-/* `call` never with this value. */
-static void never_with(struct program *p, int call, int index, uint32_t value) {
-    add(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 4);
+/* `call` never with one of these values. */
+static void never_with(struct program *p, int call, int index, const uint32_t *values, uint8_t count) {
+    add(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, (uint8_t)(2 * count + 2));
     load(p, argument(index));
-    add(p, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
-    answer(p, EPERM);
+    for (uint8_t i = 0; i < count; i++) refuse(p, (int)values[i], EPERM);
     answer(p, 0);
 }
 
@@ -146,6 +152,8 @@ static void begin(struct program *p) {
     add(p, BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1); /* x32 calls: the same kernel functions under other numbers */
     answer(p, EPERM);
 #endif
+    add(p, BPF_JMP | BPF_JGE | BPF_K, FIRST_UNKNOWN, 0, 1);
+    answer(p, ENOSYS);
 }
 
 int filter_available(void) {
@@ -163,8 +171,10 @@ void filter_apply(const struct wall *w) {
     creation(&p, w);
     if (w->profile == PROFILE_RUNNER) first_exec_only(&p, w);
     if (w->mode == MODE_PLAIN) without_namespace(&p);
-    never_with(&p, SYS_prctl, 0, PR_SET_PDEATHSIG); /* it dies with the judge, and cannot change that */
-    only_with(&p, SYS_prlimit64, 0, 0);             /* its own limits only */
+    never_with(&p, SYS_prctl, 0, (uint32_t[]){PR_SET_PDEATHSIG}, 1); /* it dies with the judge, and cannot change that */
+    never_with(&p, SYS_fcntl, 1, SIGNALS_OF_FILES, 3);
+    never_with(&p, SYS_ioctl, 1, SIGNALS_OF_DEVICES, 5);
+    only_with(&p, SYS_prlimit64, 0, 0); /* its own limits only */
     answer(&p, 0);
     struct sock_fprog filter = {p.length, p.code};
     /* SPEC_ALLOW: before Linux 5.16 a filter also switched off speculation, which would change what is timed. */

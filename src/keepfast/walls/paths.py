@@ -12,7 +12,8 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 # What the loader needs to start any dynamic program.
-LOADER = ("/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/etc/ld.so.cache", "/nix/store", "/gnu/store")
+FOLDERS = ("/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32")
+LOADER = (*FOLDERS, "/etc/ld.so.cache", "/nix/store", "/gnu/store")
 MAX_LINKS = 40
 
 

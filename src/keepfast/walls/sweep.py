@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -81,18 +82,14 @@ def _is_orphan(process: Process, home: str) -> bool:
 
 
 def _signal(send: Callable[[int, int], None], number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         send(number, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _reap(pids: Iterable[int]) -> None:
     for pid in pids:
-        try:
+        with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            pass
 
 
 def _read(pid: int) -> Process | None:

@@ -1,27 +1,50 @@
-// Blocked triple loop, 64 by 256 tiles of b, four rows of the result at a time.
+// Blocked triple loop: tiles of b of 64 by 256, four rows of the result at a time.
 #include <stdint.h>
 #include <string.h>
 
 #include "keepfast.h"
+
+#define ROWS 4
+#define DEPTH 64
+#define WIDTH 256
 
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
+/* c[ROWS, width] += a[ROWS, depth] * b[depth, width] */
+static void rows(const float *a, int64_t k, const float *b, float *c, int64_t n, int64_t depth, int64_t width)
+{
+    float sum[ROWS][WIDTH] = {{0.0f}};
+    for (int64_t p = 0; p < depth; p++)
+        for (int64_t j = 0; j < width; j++)
+            for (int r = 0; r < ROWS; r++)
+                sum[r][j] += a[r * k + p] * b[p * n + j];
+    for (int r = 0; r < ROWS; r++)
+        for (int64_t j = 0; j < width; j++)
+            c[r * n + j] += sum[r][j];
+}
+
+static void row(const float *a, const float *b, float *c, int64_t n, int64_t depth, int64_t width)
+{
+    for (int64_t p = 0; p < depth; p++)
+        for (int64_t j = 0; j < width; j++)
+            c[j] += a[p] * b[p * n + j];
+}
+
 int kernel(const float *a, const float *b, float *out, int64_t m, int64_t n, int64_t k, void *stream)
 {
     (void)stream;
     memset(out, 0, sizeof(float) * (size_t)(m * n));
-    for (int64_t p0 = 0; p0 < k; p0 += 64)
-        for (int64_t j0 = 0; j0 < n; j0 += 256)
-            for (int64_t i = 0; i < m; i += 4) {
-                const int64_t last = least(i + 4, m) - 1, p1 = least(p0 + 64, k), j1 = least(j0 + 256, n);
-                const float *a0 = a + i * k, *a1 = a + least(i + 1, last) * k, *a2 = a + least(i + 2, last) * k, *a3 = a + last * k;
-                for (int64_t p = p0; p < p1; p++)
-                    for (int64_t j = j0; j < j1; j++) {
-                        (void)a0;
-                    }
-            }
+    for (int64_t p = 0; p < k; p += DEPTH)
+        for (int64_t j = 0; j < n; j += WIDTH) {
+            const int64_t depth = least(DEPTH, k - p), width = least(WIDTH, n - j);
+            int64_t i = 0;
+            for (; i + ROWS <= m; i += ROWS)
+                rows(a + i * k + p, k, b + p * n + j, out + i * n + j, n, depth, width);
+            for (; i < m; i++)
+                row(a + i * k + p, b + p * n + j, out + i * n + j, n, depth, width);
+        }
     return 0;
 }

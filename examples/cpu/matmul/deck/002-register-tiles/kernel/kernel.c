@@ -56,7 +56,9 @@ INLINE void tile(const float *a, int64_t k, float *c, int64_t n, int64_t depth, 
             UNROLLED(16)
             for (int v = 0; v < VECTORS; v++) {
                 place *to = (place *)(c + r * n + v * LANES);
-                *to = first ? sum[r][v] : *to + sum[r][v];
+                if (!first)
+                    sum[r][v] += *to;
+                *to = sum[r][v];
             }
         } else {
             add(c + r * n, sum[r], width, first);

@@ -173,7 +173,7 @@ def directs() -> tuple[Direct, ...]:
 
 def run(**more: object) -> Run:
     fields: dict[str, object] = {
-        "settings": (("proposer", "deck,search"), ("goal", "2.20x over start"), ("experiments", "40")),
+        "settings": (("proposer", "deck,search"), ("goal", "2.2"), ("over", "start"), ("experiments", "40")),
         "state": "goal",
     }
     fields |= more

@@ -1,0 +1,113 @@
+"""`keepfast`: puts the commands together, and turns an error for people into its message and exit code.
+
+Importing the commands is light; what they need is imported when one runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from keepfast.cli import (
+    budget,
+    calibrate,
+    check,
+    clear,
+    demo,
+    doctor,
+    finalize,
+    gc,
+    idea,
+    init,
+    log,
+    report,
+    run,
+    schema,
+    show,
+    status,
+    stop,
+)
+from keepfast.errors import KeepfastError
+
+HELP = """Make a kernel faster while you sleep, judged so that you can believe it.
+
+A proposer offers a change, a judge that the change cannot reach measures it, git keeps it or reverts it, and round again."""
+
+COMMANDS: tuple[tuple[str, ModuleType, str], ...] = (
+    ("demo", demo, "See the loop at work, in two minutes."),
+    ("init", init, "Write a task folder."),
+    ("check", check, "Lint the task, judge the working tree once."),
+    ("run", run, "Propose, judge, keep or revert, to the goal."),
+    ("status", status, "Where the run stands."),
+    ("log", log, "The experiments, one a line."),
+    ("show", show, "One experiment: rungs, numbers, diff."),
+    ("report", report, "The run on one screen, and as a page."),
+    ("stop", stop, "End the run after the experiment in flight."),
+    ("clear", clear, "Clear a suspect, with a reason."),
+    ("finalize", finalize, "The keeps as a clean branch to review."),
+    ("calibrate", calibrate, "Measure what this machine can tell apart."),
+    ("doctor", doctor, "What this machine can do, and what it lacks."),
+    ("gc", gc, "Free what nothing refers to."),
+    ("schema", schema, "The JSON schema of task.toml."),
+)
+GROUPS: tuple[tuple[str, ModuleType, str], ...] = (
+    ("idea", idea, "Ideas worth trying: add, list, drop."),
+    ("budget", budget, "Raise the budget of a run."),
+)
+
+
+def build() -> typer.Typer:
+    """The application. Help is plain text: it reads the same in a pipe, and needs no further imports."""
+    app = typer.Typer(
+        name="keepfast",
+        help=HELP,
+        epilog=epilog("keepfast demo"),
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_version)
+    for name, module, short in COMMANDS:
+        app.command(name, short_help=short, epilog=epilog(module.EXAMPLE))(module.command)
+    for name, module, short in GROUPS:
+        app.add_typer(_group(module), name=name, short_help=short)
+    return app
+
+
+def epilog(example: str) -> str:
+    return f"\b\nExample:\n  {example}"
+
+
+def _group(module: ModuleType) -> typer.Typer:
+    group = typer.Typer(help=module.HELP, epilog=epilog(module.EXAMPLE), no_args_is_help=True, rich_markup_mode=None)
+    for name, command, example in module.COMMANDS:
+        group.command(name, epilog=epilog(example))(command)
+    return group
+
+
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False) -> None:
+    if version:
+        from keepfast import __version__
+
+        typer.echo(f"keepfast {__version__}")
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; leaves by SystemExit with the exit code of the command or of the error."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character shows its code
+    try:
+        build()(args=list(arguments) if arguments is not None else None, prog_name="keepfast")
+    except KeepfastError as error:
+        from keepfast.cli.out import complain
+
+        complain(error)
+        raise SystemExit(error.exit_code) from None

@@ -1,0 +1,60 @@
+"""`keepfast run`: the loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keepfast.cli.args import Json, TaskArg
+
+EXAMPLE = "keepfast run tasks/rmsnorm --hours 8 --detach"
+
+
+def command(
+    task: TaskArg = Path(),
+    proposer: Annotated[str, typer.Option(metavar="LIST", help="Who proposes, in this order: deck, search.")] = "deck,search",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run of this task.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Run in the background; watch with `keepfast log --follow`.")] = False,
+    experiments: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N experiments.")] = None,
+    hours: Annotated[float | None, typer.Option(metavar="H", min=0, help="At most H hours.")] = None,
+    dry: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N experiments in a row without a keep.")] = None,
+    goal: Annotated[float | None, typer.Option(metavar="X", min=0, help="Stop when X times faster, over what the task says.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", min=0, help="Seed of the run.", show_default="drawn")] = None,
+    walls: Annotated[str, typer.Option(metavar="WALLS", help="Walls to judge in: auto, walls, partial or none.")] = "auto",
+    trust_candidate: Annotated[bool, typer.Option("--trust-candidate", help="Judge without walls: for code that you wrote.")] = False,
+    sampler: Annotated[str, typer.Option(metavar="NAME", help="How search samples: tpe or random.")] = "tpe",
+    json: Json = False,
+) -> None:
+    """Propose, judge, keep or revert, until the goal is met or the budget is spent.
+
+    Ctrl-C once stops after the experiment in flight, twice at once; both can be resumed. Budgets and goal given here replace
+    those of task.toml for this run. Ends with 0, or with 7 when the budget was spent first.
+    """
+    from keepfast import run
+    from keepfast.options import SAMPLERS, WALLS, RunOptions
+
+    options = RunOptions(
+        proposer=tuple(name.strip() for name in proposer.split(",") if name.strip()),
+        resume=resume,
+        detach=detach,
+        experiments=experiments,
+        hours=hours,
+        dry=dry,
+        goal=goal,
+        seed=seed,
+        walls=_one_of("--walls", walls, WALLS),
+        trust_candidate=trust_candidate,
+        sampler=_one_of("--sampler", sampler, SAMPLERS),
+        json=json,
+    )
+    raise typer.Exit(run.start(task, options))
+
+
+def _one_of(option: str, word: str, known: tuple[str, ...]) -> str:
+    from keepfast.errors import UsageError, nearest
+
+    if word not in known:
+        raise UsageError(f"{option} cannot be `{word}`.{nearest(word, known)}", next_step=f"one of: {', '.join(known)}")
+    return word

@@ -1,0 +1,19 @@
+"""The exit codes of the commands, in one place. The errors of `errors` carry theirs (1, 2 and 5)."""
+
+from __future__ import annotations
+
+from keepfast.model import Kind
+
+OK = 0
+BUDGET = 7
+INTERRUPTED = 130
+
+
+def of_kind(kind: Kind) -> int:
+    """For a command that judges one candidate: `check`."""
+    return {Kind.KEEP: OK, Kind.REJECT: 3, Kind.SUSPECT: 4, Kind.VOID: 5, Kind.REVERT: 6}[kind]
+
+
+def of_state(state: str) -> int:
+    """For the end of a run, from `Run.state`."""
+    return {"budget": BUDGET, "interrupted": INTERRUPTED}.get(state, OK)

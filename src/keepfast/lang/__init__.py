@@ -1,0 +1,1 @@
+"""Languages: what claims a candidate's files and says how they are compiled."""

@@ -1,0 +1,39 @@
+"""What the command line asks for, as records: the words between `cli` and `run`. Knows neither.
+
+None or empty means "not given": the task decides, then the default.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from keepfast.model import Task
+
+WALLS = ("auto", "walls", "partial", "none")
+SAMPLERS = ("tpe", "random")
+
+
+class RunOptions(Struct, frozen=True):
+    """`keepfast run`. Budgets and goal replace those of task.toml for this run."""
+
+    proposer: tuple[str, ...] = ("deck", "search")  # tried in this order; the next one takes over when one has nothing left
+    resume: bool = False
+    detach: bool = False
+    experiments: int | None = None
+    hours: float | None = None
+    dry: int | None = None
+    goal: float | None = None  # speedup, over what `[goal] over` says
+    seed: int | None = None
+    walls: str = "auto"  # one of WALLS
+    trust_candidate: bool = False
+    sampler: str = "tpe"  # one of SAMPLERS
+    json: bool = False
+
+
+def settings(options: RunOptions, task: Task) -> tuple[tuple[str, str], ...]:
+    """What a run was begun with, as `Run.settings`; `task` has goal and budget of the options in it already. Reports read it back."""
+    goal, budget = task.goal, task.budget
+    asked = {"goal": goal.speedup, "over": goal.over if goal.speedup else None, "limit": goal.limit}
+    asked |= {name: getattr(budget, name) for name in ("experiments", "hours", "dry", "dollars")}
+    words = tuple((name, str(value)) for name, value in asked.items() if value is not None)
+    return (("proposer", ",".join(options.proposer)), ("sampler", options.sampler), ("walls", options.walls), *words)

@@ -1,0 +1,224 @@
+"""Writes a task folder: an example that runs as it is, or one around a C function where it stands in a repository.
+
+Everything is worked out before the first byte is written, and a folder that does not load is taken away again.
+Must not run or compile anything, and never touches files outside the new folder.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+from pathlib import Path
+
+from msgspec import Struct
+
+from keepfast.errors import TaskError, UsageError
+from keepfast.model import Signature
+from keepfast.task import abi, adapter, cproto, example, texts
+from keepfast.task.file import NAME
+from keepfast.task.load import load
+from keepfast.task.places import FROZEN, REFERENCE, repository
+from keepfast.task.signature import parse
+
+_C = (".c", ".h")
+_CPP = (".cc", ".cpp", ".cxx")
+
+
+class Origin(Struct, frozen=True):
+    """A C function where it stands, as the human types it on the command line."""
+
+    source: str  # FILE.c:FUNCTION
+    signature: str
+    cases: tuple[str, ...]  # "m=1,16 n=4096": the product of the values
+    oracle: str | None = None  # FILE.py:FUNCTION, or None: the present sources, frozen
+    shapes: tuple[str, ...] = ()  # "x=m,n"; a tensor not named has all axes
+    bind: tuple[str, ...] = ()  # "lda=n": a parameter that no argument, output or axis is named after
+    dtypes: tuple[str, ...] = ()  # "x=float32": where the C type does not say it
+    flags: tuple[str, ...] = ("-O2",)
+    libs: tuple[str, ...] = ("-lm",)
+    sources: tuple[str, ...] = ()  # further C files that the function needs
+    include: tuple[str, ...] = ()  # include folders
+
+
+def init(folder: Path) -> tuple[Path, ...]:
+    """Write the example task into the new `folder`; the files written. UsageError when the folder has something in it."""
+    return _write(_free(folder), {name: text.encode() for name, text in example.FILES})
+
+
+def init_from(folder: Path, source: Origin) -> tuple[Path, ...]:
+    """Write a task around the function of `source` into the new `folder`; the files written.
+
+    UsageError or TaskError for whatever does not fit, with nothing left on disk.
+    """
+    folder = _free(folder)
+    path, symbol = _split(source.source, "--from FILE.c:FUNCTION")
+    if path.suffix not in _C + _CPP or '"' in str(path):
+        raise UsageError(f"{path} is no C or C++ file by its name ({', '.join(_C + _CPP)})", where="--from")
+    root = _root(folder, path)
+    plan = _plan(source, path, symbol, root)
+    return _write(folder, _texts(source, plan, folder))
+
+
+class _Plan(Struct, frozen=True):
+    """All that is known about the function before anything is written."""
+
+    root: Path
+    path: Path
+    text: str
+    signature: Signature
+    prototype: cproto.Prototype
+    axes: tuple[str, ...]
+    cases: tuple[tuple[int, ...], ...]
+    matched: adapter.Match
+    shapes: tuple[tuple[str, tuple[str, ...]], ...]
+    headers: tuple[Path, ...]
+
+    @property
+    def relative(self) -> str:
+        return self.path.relative_to(self.root).as_posix()
+
+    @property
+    def entry_symbol(self) -> str:
+        return "kernel" if "kernel" not in cproto.defined(self.text) else f"call_{self.prototype.name}"
+
+
+def _plan(source: Origin, path: Path, symbol: str, root: Path) -> _Plan:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    headers = _headers(path, root, tuple(_inside(Path(i), root, "--include") for i in source.include))
+    aliases: dict[str, str] = {}
+    for part in (*(h.read_text(encoding="utf-8", errors="replace") for h in headers), text):
+        aliases |= cproto.aliases_of(part)
+    try:
+        prototype = cproto.find(text, symbol, aliases)
+    except TaskError as problem:
+        raise TaskError(problem.what, where=str(path), next_step=problem.next_step) from None
+    signature = parse(source.signature)
+    axes, cases = texts.cases(source.cases)
+    wish = adapter.Wish(axes, texts.pairs(source.bind, "--bind"), texts.pairs(source.dtypes, "--dtype"), path.suffix in _CPP)
+    matched = adapter.match(signature, prototype, wish)
+    shapes = texts.shapes(source.shapes, matched, axes, cases)
+    return _Plan(root, path, text, signature, prototype, axes, cases, matched, shapes, headers)
+
+
+def _texts(source: Origin, plan: _Plan, folder: Path) -> dict[str, bytes]:
+    """Contents of every file of the folder, by name."""
+    inside = folder.relative_to(plan.root)
+    name = f"adapter{'.cpp' if plan.path.suffix in _CPP else '.c'}"
+    include = os.path.relpath(plan.path, folder).replace(os.sep, "/")
+    words = abi.declaration(abi.layout_of(plan.signature, plan.axes), plan.entry_symbol, dict(plan.matched.dtypes))
+    facts = texts.Facts(
+        title=f"{plan.prototype.name} of {plan.relative}",
+        signature=source.signature,
+        root=os.path.relpath(plan.root, folder).replace(os.sep, "/"),
+        entry=f"{(inside / name).as_posix()}:{plan.entry_symbol}",
+        editable=glob.escape(plan.relative),
+        axes=plan.axes,
+        cases=plan.cases,
+        outputs=tuple((name, dtype) for name, dtype in plan.matched.dtypes if name in plan.signature.results),
+        reduction=texts.reduction(texts.Arrays(plan.signature, plan.matched.dtypes, plan.shapes), plan.axes),
+        frozen=source.oracle is None,
+        flags=source.flags,
+        libs=source.libs,
+        sources=_relative(source.sources, plan.root, "--source"),
+        include=_relative(source.include, plan.root, "--include"),
+        readable=tuple(glob.escape(h.relative_to(plan.root).as_posix()) for h in plan.headers),
+    )
+    files = {
+        NAME: texts.task_text(facts).encode(),
+        REFERENCE: _reference(source, plan, folder).encode(),
+        name: adapter.text(plan.prototype, plan.matched, words, plan.relative, include).encode(),
+    }
+    return files | ({f"{FROZEN}/{plan.relative}": plan.path.read_bytes()} if source.oracle is None else {})
+
+
+def _reference(source: Origin, plan: _Plan, folder: Path) -> str:
+    arrays = texts.Arrays(plan.signature, plan.matched.dtypes, plan.shapes)
+    if source.oracle is None:
+        return texts.frozen_reference(arrays)
+    path, function = _split(source.oracle, "--oracle FILE.py:FUNCTION")
+    oracle = texts.Oracle(path, function, os.path.relpath(path, folder).replace(os.sep, "/"), plan.axes, plan.matched.returned)
+    return texts.oracle_reference(arrays, oracle)
+
+
+# --------------------------------------------------------------------------------------------- places
+
+
+def _free(folder: Path) -> Path:
+    folder = folder.resolve()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists already", next_step="Choose another name, or remove it first")
+    return folder
+
+
+def _split(text: str, form: str) -> tuple[Path, str]:
+    path, colon, name = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise UsageError(f"`{text}` is not of the form {form}")
+    found = Path(path).resolve()
+    if not found.is_file():
+        raise UsageError(f"{path} does not exist", where=form.split(" ", maxsplit=1)[0], next_step=f"Looked for {found}")
+    return found, name
+
+
+def _root(folder: Path, path: Path) -> Path:
+    root = repository(path.parent)
+    if root is None:
+        step = f"cd {path.parent} && git init && git add -A && git commit -m start"
+        raise UsageError(f"{path} is in no git repository, where what is kept could be recorded", next_step=step)
+    if repository(folder.parent) != root:
+        raise UsageError(f"{folder} is not in the repository of {path.name}", next_step=f"Make the task inside {root}")
+    return root
+
+
+def _inside(path: Path, root: Path, option: str) -> Path:
+    found = path.resolve()
+    if not found.exists() or not found.is_relative_to(root):
+        raise UsageError(f"{path} is not in {root}", where=option)
+    return found
+
+
+def _relative(paths: tuple[str, ...], root: Path, option: str) -> tuple[str, ...]:
+    return tuple(_inside(Path(p), root, option).relative_to(root).as_posix() for p in paths)
+
+
+def _headers(path: Path, root: Path, folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Files of the repository that `path` includes with quotes, and those that these include, and so on."""
+    found: dict[Path, None] = {}
+    todo = [path]
+    while todo:
+        current = todo.pop()
+        for name in re.findall(r'^\s*#\s*include\s*"([^"\n]+)"', current.read_text(encoding="utf-8", errors="replace"), re.MULTILINE):
+            places = ((folder / name).resolve() for folder in (current.parent, *folders))
+            hit = next((p for p in places if p.is_file() and p.is_relative_to(root)), None)
+            if hit and hit != path and hit not in found:
+                found[hit] = None
+                todo.append(hit)
+    return tuple(sorted(found))
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> tuple[Path, ...]:
+    """Write all or nothing, then read the task back."""
+    made = next((p for p in (*reversed(folder.parents), folder) if not p.exists()), None)
+    try:
+        for name, contents in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(contents)
+        load(folder)
+    except OSError as problem:
+        _remove(folder, made)
+        raise UsageError(f"cannot write {folder}: {problem.strerror}", next_step="Choose a folder that you may write") from None
+    except TaskError:
+        _remove(folder, made)
+        raise
+    return tuple(folder / name for name in files)
+
+
+def _remove(folder: Path, made: Path | None) -> None:
+    """Take away what was written: from the first new folder down, or the contents of a folder that was empty before."""
+    for path in (made,) if made else tuple(folder.iterdir()):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.exists():
+            path.unlink()

@@ -1,0 +1,179 @@
+"""Commands that change something: straight into the ledger when nobody runs, through the inbox when a run is going on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import keepfast as keepfast_package
+from keepfast.model import Reason
+from tests.cli.conftest import Call, Stand, git
+
+
+def inbox(stand: Stand) -> list[tuple[str, str]]:
+    with stand.ledger() as ledger:
+        return [(c.command, c.argument) for c in ledger.take(stand.run)]
+
+
+def test_an_idea_is_added_listed_and_dropped(keepfast: Call, stand: Stand) -> None:
+    assert "idea 3 for softmax-rows" in keepfast("idea", "add", "keep the row in registers").out
+    assert keepfast("idea", "drop", "3", "--because", "no registers left").code == 0
+    listed = keepfast("idea", "list").out
+    assert "keep the row in registers (no registers left)" in listed
+    assert "dead" in listed.splitlines()[3]
+    assert keepfast("idea", "drop", "9").code == 2
+    assert keepfast("idea", "add", "  ").code == 2
+
+
+def test_an_idea_for_a_task_that_never_ran_is_a_slip(keepfast: Call, stand: Stand) -> None:
+    said = keepfast("idea", "add", "x", "--task", "softmax-row")
+    assert said.code == 2
+    assert "Did you mean `softmax-rows`?" in said.err
+
+
+def test_a_run_that_is_going_on_gets_ideas_through_its_inbox(keepfast: Call, stand: Stand) -> None:
+    with stand.ledger() as ledger, ledger.hold(stand.run.id):
+        said = keepfast("idea", "add", "wider lanes", "--json")
+    assert json.loads(said.out)["queued"] is True
+    assert inbox(stand) == [("idea", "wider lanes")]
+
+
+def test_stop_asks_the_run(keepfast: Call, stand: Stand) -> None:
+    assert keepfast("stop").code == 2
+    with stand.ledger() as ledger, ledger.hold(stand.run.id):
+        said = keepfast("stop")
+    assert said.code == 0
+    assert "run softmax-1 stops after the experiment in flight" in said.out
+    assert inbox(stand) == [("stop", "")]
+
+
+HOLDER = """
+import pathlib, signal, sys, time
+from keepfast.ledger import Ledger
+caught = []
+signal.signal(signal.SIGINT, lambda *_: caught.append(1))
+with Ledger.open(pathlib.Path(sys.argv[1])) as ledger, ledger.hold("softmax-1"):
+    print("held", flush=True)
+    end = time.monotonic() + 20
+    while len(caught) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+print(len(caught))
+"""
+
+
+def test_stop_now_interrupts_twice(keepfast: Call, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("keepfast.cli.stop.BETWEEN_SECONDS", 0.2)
+    env = os.environ | {"PYTHONPATH": str(Path(keepfast_package.__file__).parents[1])}
+    with subprocess.Popen((sys.executable, "-c", HOLDER, str(stand.state)), stdout=subprocess.PIPE, text=True, env=env) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "held\n"
+        assert keepfast("stop", "--now").code == 0
+        rest, _ = run.communicate(timeout=20)
+    assert rest == "2\n"
+
+
+def test_the_pid_of_another_machine_is_no_reason_to_fail(keepfast: Call, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(pid: int, number: int) -> None:
+        assert number == signal.SIGINT
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", gone)
+    with stand.ledger() as ledger, ledger.hold(stand.run.id):
+        assert keepfast("stop", "--now").code == 0
+
+
+def test_a_budget_is_raised_for_the_next_session(keepfast: Call, stand: Stand) -> None:
+    said = keepfast("budget", "raise", "--experiments", "60", "--hours", "2.5")
+    assert said.code == 0
+    assert "experiments 60 hours 2.5" in said.out
+    with stand.ledger() as ledger:
+        assert [(c.command, c.argument) for c in ledger.commands(stand.run.id)] == [("budget", "experiments=60 hours=2.5")]
+
+
+def test_a_budget_is_raised_while_the_run_is_going_on(keepfast: Call, stand: Stand) -> None:
+    with stand.ledger() as ledger, ledger.hold(stand.run.id):
+        assert json.loads(keepfast("budget", "raise", "--dry", "30", "--json").out)["queued"] is True
+    assert inbox(stand) == [("budget", "dry=30")]
+
+
+def test_a_budget_command_does_not_go_to_another_run(keepfast: Call, stand: Stand) -> None:
+    with stand.ledger() as ledger, ledger.hold("other-1"):
+        said = keepfast("budget", "raise", "--run", "softmax-1", "--dry", "30")
+    assert said.code == 2
+    assert "another run holds this ledger" in said.err
+    assert inbox(stand) == []
+    assert keepfast("budget", "raise").code == 2
+
+
+def test_a_suspect_is_cleared(keepfast: Call, stand: Stand) -> None:
+    said = keepfast("clear", "9", "--because", "half of the rows are padding")
+    assert said.code == 0, said.err
+    assert "cleared as experiment 12" in said.out
+    with stand.ledger() as ledger:
+        champion = ledger.champion(stand.run.id)
+    assert champion is not None
+    assert champion.verdict.reason is Reason.CLEARED
+    assert "half of the rows are padding" in keepfast("show", "12").out
+    assert git(stand.root, "rev-parse", "keepfast/softmax-1^{tree}") == git(stand.root, "rev-parse", "refs/keepfast/softmax-1/9^{tree}")
+
+
+def test_only_a_suspect_can_be_cleared_and_only_with_a_reason(keepfast: Call, stand: Stand) -> None:
+    assert "is no suspect" in keepfast("clear", "6", "--because", "x").err
+    assert keepfast("clear", "9").code == 2
+    assert "for a reason" in keepfast("clear", "9", "--because", " ").err
+
+
+def test_clearing_while_the_run_is_going_on_goes_through_the_inbox(keepfast: Call, stand: Stand) -> None:
+    with stand.ledger() as ledger, ledger.hold(stand.run.id):
+        assert "no suspect" in keepfast("clear", "6", "--because", "x").err
+        assert keepfast("clear", "9", "--because", "padding").code == 0
+    assert inbox(stand) == [("clear", "9 padding")]
+
+
+def test_finalize_makes_a_branch_and_leaves_the_checkout(keepfast: Call, stand: Stand) -> None:
+    said = keepfast("finalize", "--branch", "faster")
+    assert said.code == 0, said.err
+    assert "branch faster" in said.out
+    subjects = git(stand.root, "log", "--format=%s", f"{stand.run.base}..faster").splitlines()
+    assert subjects == ["exp by polynomial, 8 lanes", "one pass for max and sum"]
+    assert git(stand.root, "branch", "--show-current") == "main"
+    assert keepfast("finalize", "--branch", "faster").code == 2
+
+
+def test_gc_drops_what_no_record_names(keepfast: Call, stand: Stand) -> None:
+    with stand.ledger() as ledger:
+        name = ledger.put_artifact(b"nobody needs this")
+    old = stand.state / "artifacts" / name
+    os.utime(old, (1, 1))
+    said = keepfast("gc", "--json")
+    assert said.code == 0
+    assert {"name": "artifacts", "value": "1"} in json.loads(said.out)["facts"]
+    assert not old.exists()
+    assert git(stand.root, "rev-parse", "refs/keepfast/softmax-1/6")
+    assert "the code of 8 candidates" in keepfast("gc", "--candidates", "0").out
+    assert keepfast("show", "6").code == 0
+    assert keepfast("show", "7", "--diff").code == 0
+
+
+def test_a_run_of_another_task_is_not_confused(keepfast: Call, stand: Stand) -> None:
+    with stand.ledger() as ledger:
+        ledger.start(replace(stand.run, id="gemm-1", task="gemm", started=stand.run.started + 5))
+    assert "idea 1 for gemm" in keepfast("idea", "add", "tiles").out
+    assert "idea 3 for softmax-rows" in keepfast("idea", "add", "tiles", "--task", "softmax-rows").out
+
+
+def test_init_writes_a_task_that_is_ready_to_check(keepfast: Call, empty: Path) -> None:
+    said = keepfast("init", "my-task")
+    assert said.code == 0, said.err
+    assert (empty / "tasks/my-task/task.toml").is_file()
+    assert "keepfast check tasks/my-task" in said.out
+    assert keepfast("init", "my-task").code == 2
+    assert keepfast("init", "other", "--case", "n=4").code == 2
+    assert not (empty / "tasks/other").exists()

@@ -1,0 +1,196 @@
+"""Running hostile probes in every kind of walls: as root and as an ordinary user, with namespaces and without."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import subprocess
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from keepfast import native
+from keepfast.errors import MachineError
+from keepfast.walls import detect, sweep
+from keepfast.walls.base import MIB, Wall, Walls
+
+MODES = ("root", "user", "partial as root", "partial as user")
+SPARE_UID = 59871  # an ordinary user that nothing else runs as
+KEPT = 1 << 20
+
+
+class Result(Struct, frozen=True):
+    """Exit status, None when it had to be killed; what it printed; how much of it there was."""
+
+    status: int | None
+    text: str
+    size: int
+
+    @property
+    def values(self) -> dict[str, int]:
+        pairs = (line.rpartition("=") for line in self.text.splitlines() if "=" in line)
+        return {name: int(value) for name, _, value in pairs if value.lstrip("-").isdigit()}
+
+
+class Room:
+    """Walls of one kind and a folder that others can reach, with the probe in it. Every process started here carries `mark`."""
+
+    def __init__(self, walls: Walls, probe: bytes) -> None:
+        self.walls, self.folder, self.mark = walls, walls.folder(), f"mark-{secrets.token_hex(8)}"
+        self.probe = self.folder / "probe"
+        self.probe.write_bytes(probe)
+        self.probe.chmod(0o755)
+
+    def wall(self, **changes: object) -> Wall:
+        plain = Wall("runner", str(self.folder / "scratch"), (str(self.probe),), 8 * MIB, 256 * MIB, 1, 5, 4 * MIB)
+        return replace(plain, **changes)
+
+    def argv(self, *words: str) -> tuple[str, ...]:
+        return (str(self.probe), *words, self.mark)
+
+    def run(self, *words: str, seconds: float = 5.0, **changes: object) -> Result:
+        """Starts a probe, reads what it prints until it is silent or over, ends it, and asserts that nothing of it is left."""
+        reader, writer = os.pipe()
+        with open(reader, "rb", buffering=0) as output:
+            try:
+                walled = self.walls.spawn(self.wall(**changes), self.argv(*words), stdout=writer)
+            finally:
+                os.close(writer)
+            with walled:
+                text, size = _listen(output.fileno(), time.monotonic() + seconds)
+                status = walled.wait(0.3)
+        self.assert_nothing_left()
+        return Result(status, text, size)
+
+    def survivors(self) -> list[int]:
+        return [p.pid for p in sweep.processes() if p.state not in "ZX" and self.mark.encode() in _command(p.pid)]
+
+    def assert_nothing_left(self) -> None:
+        assert self.survivors() == []
+        if self.walls.mode != "plain":
+            assert not any((self.folder / "scratch").iterdir()), "a walled process wrote to the real scratch folder"
+
+    def close(self) -> None:
+        subprocess.run(["rm", "-rf", str(self.folder)], check=True)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def _listen(fd: int, deadline: float) -> tuple[str, int]:
+    import select
+
+    kept, size = b"", 0
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while (left := deadline - time.monotonic()) > 0 and poll.poll(left * 1000):
+        piece = os.read(fd, 1 << 16)
+        if not piece:
+            break
+        kept, size = kept + piece[: KEPT - len(kept)], size + len(piece)
+        if size > 64 * KEPT:
+            break
+    return kept.decode(errors="replace"), size
+
+
+# --------------------------------------------------------------------------------------------- kinds of walls
+
+Check = Callable[[Room], None]
+
+
+def inside(mode: str, probe: bytes, check: Check) -> None:
+    """Runs `check` in walls of this kind, as another user where that is asked for. Skips where this machine has none."""
+    as_root = mode.endswith("root")
+    if as_root and os.getuid() != 0:
+        pytest.skip("needs root")
+    want: detect.Want = "partial" if mode.startswith("partial") else "walls"
+    if as_root or os.getuid() != 0:
+        _in_room(want, probe, check)
+    else:
+        in_user(lambda: _in_room(want, probe, check))
+
+
+def _in_room(want: detect.Want, probe: bytes, check: Check) -> None:
+    try:
+        walls = Walls.detect(want)
+    except MachineError as error:
+        pytest.skip(f"no such walls here: {error.what}")
+    room = Room(walls, probe)
+    try:
+        check(room)
+        room.assert_nothing_left()
+    finally:
+        room.close()
+
+
+def in_user(action: Callable[[], None]) -> None:
+    """Runs `action` in a forked child that has become an ordinary user; its failure fails the test, its skip skips it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        with _Reported(writer), _home():
+            _become_user()
+            action()
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as report:
+        text = report.read().decode(errors="replace")
+    os.waitpid(child, 0)
+    if text.startswith("skip "):
+        pytest.skip(text[5:])
+    assert text == "done", f"as uid {SPARE_UID}:\n{text}"
+
+
+def _become_user() -> None:
+    if not os.access(native.PACKAGE / "native.py", os.R_OK):
+        pytest.skip("the package is not readable by others")
+    os.setgroups([])
+    os.setresgid(SPARE_UID, SPARE_UID, SPARE_UID)
+    os.setresuid(SPARE_UID, SPARE_UID, SPARE_UID)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: as a process is that was started by this user
+    try:
+        (native.PACKAGE / "walls" / "enter.c").read_bytes()
+    except PermissionError:
+        pytest.skip("the package is not readable by others")
+
+
+@contextmanager
+def _home() -> Iterator[None]:
+    """A home of its own, so that compiled helpers have a place. One a machine: they are compiled once."""
+    home = Path(tempfile.gettempdir()) / f"keepfast-tests-{SPARE_UID}"
+    home.mkdir(exist_ok=True)
+    os.chown(home, SPARE_UID, SPARE_UID)
+    os.environ["HOME"] = str(home)
+    os.environ.pop("XDG_CACHE_HOME", None)
+    yield
+
+
+class _Reported:
+    """Says on `fd` how its block ended, and lets no exception out."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        text = "done" if error is None else "".join(traceback.format_exception(kind, error, trace))
+        if isinstance(error, pytest.skip.Exception):
+            text = f"skip {error.msg}"
+        os.write(self.fd, text[:60000].encode())
+        return True
