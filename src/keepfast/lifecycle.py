@@ -115,20 +115,25 @@ def end_of(run: Run, progress: Progress, history: tuple[Experiment, ...]) -> End
 
 
 def clear(ledger: Ledger, repo: Repo, run: Run, n: int, because: str) -> Experiment | None:
-    """Make suspect `n` the champion while no run is going on; the experiment that says so, None when it was done before."""
-    with ledger.hold(run.id):
-        experiment = cleared(ledger, run, n, because)
-        if experiment is not None:
-            ledger.append(run.id, experiment)
-        settle(ledger, repo, run)
-    return experiment
-
-
-def cleared(ledger: Ledger, run: Run, n: int, because: str) -> Experiment | None:
-    """The experiment that clears suspect `n`, not appended yet; None when it is in the ledger already.
+    """Make suspect `n` the champion while no run is going on; the experiment that says so, None when it was done before.
 
     UsageError unless `n` is a suspect that was judged against the present champion: only then is it known to be faster.
     """
+    with ledger.hold(run.id):
+        return clear_held(ledger, repo, run, n, because)
+
+
+def clear_held(ledger: Ledger, repo: Repo, run: Run, n: int, because: str) -> Experiment | None:
+    """As `clear`, for the process that holds the ledger."""
+    experiment = _cleared(ledger, run, n, because)
+    if experiment is not None:
+        repo.mark(run.id, experiment.n, experiment.commit)
+        ledger.append(run.id, experiment)
+    settle(ledger, repo, run)
+    return experiment
+
+
+def _cleared(ledger: Ledger, run: Run, n: int, because: str) -> Experiment | None:
     suspect, champion = ledger.experiment(run.id, n), ledger.champion(run.id)
     if suspect.verdict.kind is not Kind.SUSPECT:
         raise UsageError(f"experiment {n} is no suspect: {suspect.verdict.kind}", next_step=f"keepfast show {n}")

@@ -211,10 +211,9 @@ class _Loop:
 
     def _clear(self, argument: str) -> None:
         number, _, because = argument.partition(" ")
-        experiment = lifecycle.cleared(self.ledger, self.run, lifecycle.number(number), because)
+        experiment = lifecycle.clear_held(self.ledger, self.repo, self.run, lifecycle.number(number), because)
         if experiment is not None:
-            self.ledger.append(self.run.id, experiment)
-            self.emit(Event("verdict", experiment=experiment, n=experiment.n))
+            self.s.on_event(Event("verdict", experiment=experiment, n=experiment.n))
             self._stand()
 
     # ---------------------------------------------------------------------------------- one turn

@@ -138,8 +138,8 @@ def test_the_champions_own_values_are_never_proposed(make: SimpleNamespace) -> N
 
 def test_the_study_is_told_totals_and_failures(make: SimpleNamespace) -> None:
     """Trials against different champions become comparable: the total of the champion of the time plus the measured d."""
-    text = "[A]\nrange = [0, 9]\nvalue = 2\n"
-    champion = make.candidate(text, n=3)
+    text = "[A]\nrange = [0, 9]\nvalue = 8\n"
+    champion = make.candidate(text, n=9)
     structure = structure_hash(champion.files, make.path)
 
     def tried(n: int, a: int, reason: Reason, d: float | None, parent: int) -> object:
@@ -154,11 +154,12 @@ def test_the_study_is_told_totals_and_failures(make: SimpleNamespace) -> None:
         tried(6, 5, Reason.BUILD, None, 3),
         tried(7, 6, Reason.MACHINE, None, 3),
         tried(8, 7, Reason.SAME_CODE, None, 3),
+        tried(9, 8, Reason.FASTER, -0.1, 3),
     )
     brief = Brief(make.task(), champion, history)  # type: ignore[arg-type]
     told = search._study("tpe", brief, search._known(brief, tunables.parse(text))).trials
     found = {t.params["A"]: t.value for t in told}
-    assert found == pytest.approx({2: -0.3, 0: 0.0, 1: 0.02, 3: -0.25, 4: None, 5: None, 7: None})
+    assert found == pytest.approx({8: -0.4, 2: -0.3, 0: 0.0, 1: 0.02, 3: -0.25, 4: None, 5: None, 7: None})
 
 
 def test_the_proposal_says_what_changes(make: SimpleNamespace) -> None:

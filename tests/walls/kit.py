@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 import pytest
 from msgspec import Struct
@@ -20,10 +21,10 @@ from msgspec.structs import replace
 
 from keepfast import native
 from keepfast.errors import MachineError
-from keepfast.walls import detect, sweep
-from keepfast.walls.base import MIB, Wall, Walls
+from keepfast.walls import detect, sweep  # noqa: F401  (detect: imported before the user changes)
+from keepfast.walls.base import MIB, Wall, Walls, Want
 
-MODES = ("root", "user", "partial as root", "partial as user")
+MODES = ("root", "user", "partial as root", "partial as user", "partial as user, Landlock 1")
 SPARE_UID = 59871  # an ordinary user that nothing else runs as
 KEPT = 1 << 20
 
@@ -116,19 +117,30 @@ def inside(mode: str, probe: bytes, check: Check) -> None:
     as_root = mode.endswith("root")
     if as_root and os.getuid() != 0:
         pytest.skip("needs root")
-    want: detect.Want = "partial" if mode.startswith("partial") else "walls"
     if as_root or os.getuid() != 0:
-        _in_room(want, probe, check)
+        _in_room(mode, probe, check)
     else:
-        in_user(lambda: _in_room(want, probe, check))
+        in_user(lambda: _in_room(mode, probe, check))
 
 
-def _in_room(want: detect.Want, probe: bytes, check: Check) -> None:
+def walls_of(mode: str) -> Walls:
+    """The walls that a mode's words ask for: partial, none or all, with an older Landlock, without Landlock or without seccomp."""
+    want = next((w for w in ("partial", "none") if mode.startswith(w)), "walls")
     try:
-        walls = Walls.detect(want)
+        found = Walls.detect(cast(Want, want))
     except MachineError as error:
         pytest.skip(f"no such walls here: {error.what}")
-    room = Room(walls, probe)
+    if mode.endswith("Landlock 1"):
+        found = replace(found, landlock=min(found.landlock, 1))
+    if mode.endswith("no Landlock"):
+        found = replace(found, landlock=0)
+    if mode.endswith("no seccomp"):
+        found = replace(found, seccomp=False)
+    return found
+
+
+def _in_room(mode: str, probe: bytes, check: Check) -> None:
+    room = Room(walls_of(mode), probe)
     try:
         check(room)
         room.assert_nothing_left()

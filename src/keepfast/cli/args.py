@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 TaskArg = Annotated[
-    Path, typer.Argument(metavar="TASK", help="Folder of the task, the one with task.toml.", show_default="the current folder")
+    Path, typer.Argument(metavar="TASK", help="Folder with the task.toml, or its name below tasks/.", show_default="the current folder")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 RunName = Annotated[str, typer.Option("--run", metavar="RUN", help="Name of the run, e.g. softmax-1.", show_default="the newest run")]

@@ -9,6 +9,7 @@ import typer
 
 from keepfast.cli.args import Json, TaskArg
 
+TASK = "as task.toml says"
 EXAMPLE = "keepfast run tasks/rmsnorm --hours 8 --detach"
 
 
@@ -17,10 +18,14 @@ def command(
     proposer: Annotated[str, typer.Option(metavar="LIST", help="Who proposes, in this order: deck, search.")] = "deck,search",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run of this task.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Run in the background; watch with `keepfast log --follow`.")] = False,
-    experiments: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N experiments.")] = None,
-    hours: Annotated[float | None, typer.Option(metavar="H", min=0, help="At most H hours.")] = None,
-    dry: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N experiments in a row without a keep.")] = None,
-    goal: Annotated[float | None, typer.Option(metavar="X", min=0, help="Stop when X times faster, over what the task says.")] = None,
+    experiments: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N experiments.", show_default=TASK)] = None,
+    hours: Annotated[float | None, typer.Option(metavar="H", min=0, help="At most H hours.", show_default=TASK)] = None,
+    dry: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Stop after N experiments in a row without a keep.", show_default=TASK)
+    ] = None,
+    goal: Annotated[
+        float | None, typer.Option(metavar="X", min=0, help="Stop when X times faster, over what the task says.", show_default=TASK)
+    ] = None,
     seed: Annotated[int | None, typer.Option(metavar="S", min=0, help="Seed of the run.", show_default="drawn")] = None,
     walls: Annotated[str, typer.Option(metavar="WALLS", help="Walls to judge in: auto, walls, partial or none.")] = "auto",
     trust_candidate: Annotated[bool, typer.Option("--trust-candidate", help="Judge without walls: for code that you wrote.")] = False,

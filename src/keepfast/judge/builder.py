@@ -42,6 +42,7 @@ MESSAGES = (
     re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+): Error: (?P<text>.+)$", re.M),  # the assembler's
     re.compile(r"(?P<text>undefined reference to .+)$", re.M),
 )
+TEMPORARY = re.compile(r"cc\w{6}\.s")
 EXHAUSTED = re.compile(r"out of memory|memory exhausted|Cannot allocate memory|terminated program|No space left on device|File too large")
 
 
@@ -66,7 +67,7 @@ def build(walls: Walls, task: Task, files: tuple[File, ...], dtypes: Mapping[str
     """Compiles `files` into `out`. `dtypes`: tensor name -> dtype name. A candidate's mistake is a Failure, a lack of ours MachineError."""
     size = sum(len(file.data) for file in files)
     if size > SOURCE_BYTES:
-        return Failure(Reason.TOO_BIG, f"{size / 1e6:.0f} MB of source; a build takes {SOURCE_BYTES / 1e6:.0f} MB")
+        return Failure(Reason.TOO_BIG, f"{size / MIB:.1f} MiB of source; a build takes {SOURCE_BYTES // MIB} MiB")
     sources = (task.entry_path, *task.build.sources)
     language = next((known for name in task.languages if (known := base.by_name(name)).claims(sources)), None)
     if language is None:
@@ -220,4 +221,7 @@ def first_error(log: str) -> str:
         return next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "the compiler failed without a message")[:300]
     parts = min(found, key=lambda match: match.start()).groupdict()
     text = parts["text"].replace(" (first use in this function)", "").strip()[:300]
-    return f"{PurePosixPath(parts['file']).name}:{parts['line']}: {text}" if parts.get("line") else text
+    if not parts.get("line"):
+        return text
+    name = PurePosixPath(parts["file"]).name
+    return f"assembler: {text}" if TEMPORARY.fullmatch(name) else f"{name}:{parts['line']}: {text}"

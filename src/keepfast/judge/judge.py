@@ -124,15 +124,30 @@ class CpuJudge:
 
     def begin(self, start: Candidate, calibration: Calibration | None) -> Begin:
         """Judge the start, measure this machine's noise on it, try the baselines."""
+        verdict = self.ready(start, calibration)
+        if self.calibration is None:
+            return Begin(verdict, None)
+        return Begin(verdict, self.calibration, tuple(self._baseline(b.name, start) for b in self.task.baselines))
+
+    def ready(self, start: Candidate, calibration: Calibration | None) -> Verdict:
+        """Judge the start and calibrate on it, unless a calibration is given. Without baselines: for a single judgement."""
         self.start = start
         self.reference.frozen = self.arms.frozen(self._dtypes())
         ladder = Ladder(self.bench)
         checked = self._check(ladder, start, start)
         if isinstance(checked, Verdict):
-            return Begin(checked, None)
+            return checked
         self.calibration = calibration or self._calibrate(start, checked)
-        verdict = replace(ladder.end(Reason.START, "", code=self.arms.code(start)), mde=decide.mde(self.calibration))
-        return Begin(verdict, self.calibration, tuple(self._baseline(b.name, start) for b in self.task.baselines))
+        self.bench.emit(Event("calibrate", self._pace(start, checked), calibration=self.calibration))
+        return replace(ladder.end(Reason.START, "", code=self.arms.code(start)), mde=decide.mde(self.calibration))
+
+    def _pace(self, start: Candidate, checked: Checked) -> str:
+        """How many experiments an hour, from one round of the start against itself and what came before it."""
+        timed = self._timed_cases(checked, self.expected[start.tree])
+        (one,) = self._measure(Pair(checked.spec, checked.spec, "itself", timed), 1)
+        rule = decide.RULE
+        miss, keep = (1.0 + n * one.seconds for n in (rule.screen + rule.test, rule.screen + rule.test + rule.confirm))
+        return f"about {3600 / miss:.0f} experiments an hour: {miss:.0f} s for one without a gain, {keep:.0f} s for a keep"
 
     def evaluate(self, candidate: Candidate, against: Candidate, standing: tuple[CaseStanding, ...]) -> Verdict:
         self._ready(against)

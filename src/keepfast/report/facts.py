@@ -91,6 +91,17 @@ class BaselineFact(Struct, frozen=True):
     over_start: Number | None
 
 
+class MachineFact(Struct, frozen=True):
+    cpu: str
+    cores: int
+    kernel: str
+    compiler: str
+    walls: str
+    gpu: str
+    ceilings: dict[str, float]  # measured; the unit is in the name
+    hash: str
+
+
 class RunFact(Struct, frozen=True):
     id: str
     task: str
@@ -101,7 +112,7 @@ class RunFact(Struct, frozen=True):
     seed: int
     started_unix: float
     settings: dict[str, str]
-    machine: Machine
+    machine: MachineFact
 
 
 class Log(Struct, frozen=True):
@@ -127,12 +138,12 @@ class Show(Struct, frozen=True):
     code: str
     commit: str
     walls: str
-    machine: Machine
+    machine: MachineFact
     diff: str | None
 
 
 class Report(Struct, frozen=True):
-    """`report` and `status`. `holder` is the process that runs it now, empty when none does."""
+    """`report`, `status`, and the end of `run`. `holder` is the process that runs it now, empty when none does."""
 
     schema: str
     run: RunFact
@@ -264,7 +275,7 @@ def show(book: Book, experiment: Experiment, diff: str | None = None) -> Show:
         code=v.code,
         commit=experiment.commit,
         walls=v.walls,
-        machine=book.run.machine,
+        machine=_machine(book.run.machine),
         diff=diff,
     )
 
@@ -272,6 +283,7 @@ def show(book: Book, experiment: Experiment, diff: str | None = None) -> Show:
 def report(book: Book, *, schema: str = "keepfast.report/1", holder: str = "", html: str | None = None) -> Report:
     best = books.champion(book.experiments)
     seconds = books.elapsed(book)
+    busy = books.busy(book.experiments, seconds)
     return Report(
         schema=schema,
         run=run_fact(book),
@@ -280,7 +292,7 @@ def report(book: Book, *, schema: str = "keepfast.report/1", holder: str = "", h
         total=_total(book, None),
         goal=books.goal_text(book.run, book.task),
         seconds=_round(seconds),
-        busy=books.busy(book.experiments, seconds),
+        busy=None if busy is None else _round(busy),
         tally=books.tally(book.experiments),
         directs=tuple(direct(d) for d in book.directs),
         baselines=tuple(_baseline(b) for b in book.baselines),
@@ -291,10 +303,14 @@ def report(book: Book, *, schema: str = "keepfast.report/1", holder: str = "", h
     )
 
 
+def _machine(m: Machine) -> MachineFact:
+    return MachineFact(m.cpu, m.cores, m.kernel, m.compiler, m.walls, m.gpu, dict(m.ceilings), m.hash)
+
+
 def _baseline(b: BaselineResult) -> BaselineFact:
     return BaselineFact(b.name, b.ok, b.detail, number(b.estimate) if b.estimate else None)
 
 
 def run_fact(book: Book) -> RunFact:
     r = book.run
-    return RunFact(r.id, r.task, r.task_hash, r.state, r.branch, r.base, r.seed, r.started, dict(r.settings), r.machine)
+    return RunFact(r.id, r.task, r.task_hash, r.state, r.branch, r.base, r.seed, r.started, dict(r.settings), _machine(r.machine))

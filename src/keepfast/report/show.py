@@ -28,10 +28,26 @@ def show(book: Book, experiment: Experiment, *, rounds: bool = False, columns: i
     return [one.rstrip() for block in blocks for one in block]
 
 
+def judged(verdict: Verdict, columns: int = text.COLUMNS) -> list[str]:
+    """A verdict that is no experiment of a run: what `keepfast check` prints."""
+    claims = [words for words in (gain_text(verdict), _on_the_way(verdict)) if words]
+    blocks = [
+        [f"verdict  {_verdict(verdict)}"],
+        *_rungs(verdict, columns),
+        *(_row("" if i else "gain", words, columns) for i, words in enumerate(claims)),
+        _cases(verdict.cases, columns) if verdict.cases else [],
+        *(_row("noise", words, columns) for words in [noise_text(verdict)] if words),
+    ]
+    return [one.rstrip() for block in blocks for one in block]
+
+
 def _title(experiment: Experiment) -> str:
-    verdict = experiment.verdict
+    return f"experiment {experiment.n}   {_verdict(experiment.verdict)}"
+
+
+def _verdict(verdict: Verdict) -> str:
     reason, words = verdict.reason.value.replace("-", " "), SENTENCES[verdict.reason][1]
-    return f"experiment {experiment.n}   {verdict.kind.value}: {reason}" + (f"   ({words})" if words != reason else "")
+    return f"{verdict.kind.value}: {reason}" + (f"   ({words})" if words != reason else "")
 
 
 def _by(book: Book, experiment: Experiment) -> str:

@@ -14,9 +14,11 @@ INDENT = 9
 
 
 def end(book: Book, why: str, report: Path | None = None, columns: int = text.COLUMNS) -> list[str]:
-    """The closing lines of `run`. `why` is the run's end in words: `goal met`, `budget spent`, `stopped`."""
+    """The closing lines of `run`. `why` is one sentence on why it ended; a goal that was met is said with its number."""
+    met = book.run.state == "goal"
     rows = [
-        ("", f"{line(why)}: {result_text(book)}"),
+        ("", f"goal met: {result_text(book)}" if met else line(why)),
+        ("", "" if met else f"champion: {result_text(book)}"),
         ("", text.tally_line(books.tally(book.experiments))),
         ("report", _short(report) if report else ""),
         ("code", code_text(book)),

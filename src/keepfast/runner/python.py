@@ -121,5 +121,5 @@ def load(path: Path) -> Callable[..., object]:
 
 
 if __name__ == "__main__":
-    sys.dont_write_bytecode = True
-    Server(socket.socket(fileno=CHANNEL), Path(sys.argv[1])).serve()
+    # A duplicate: descriptor 3 stays open until the process has ended, so that the judge sees its end and not an open question.
+    Server(socket.socket(fileno=os.dup(CHANNEL)), Path(sys.argv[1])).serve()

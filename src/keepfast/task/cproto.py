@@ -56,12 +56,11 @@ class CType(Struct, frozen=True):
     @property
     def dtype(self) -> str:
         """The name of the element type, or "" when the base is not a number that keepfast knows."""
-        words = self.base.split()
-        unsigned = words[0] == "unsigned" and words != ["unsigned"]
-        plain = " ".join(w for w in words if w not in ("signed", "unsigned")) or "int"
-        plain = re.sub(r"\b(long|short)( long)?( int)?\b", r"\1", plain)
-        found = _DTYPES.get(plain, "")
-        return f"u{found}" if found and (unsigned or words == ["unsigned"]) else found
+        words = set(self.base.split())
+        if not words <= _INTEGERS:
+            return _DTYPES.get(self.base, "")
+        size = next((w for w in ("char", "short", "long") if w in words), "int")
+        return f"u{_DTYPES[size]}" if "unsigned" in words else _DTYPES[size]
 
 
 class Parameter(Struct, frozen=True):
@@ -194,5 +193,6 @@ def _declared(text: str, aliases: Mapping[str, str]) -> tuple[CType, str]:
 def _base(words: list[str], aliases: Mapping[str, str]) -> str:
     """The type's own words: aliases resolved, and upper-case macros such as EXPORT left out where a type is left."""
     resolved = [_resolve(w, aliases) for w in words]
-    types = [w for w in resolved if not w.isupper()]
+    tags = ("struct", "union", "enum")
+    types = [w for i, w in enumerate(resolved) if len(w) == 1 or not w.isupper() or (i and resolved[i - 1] in tags)]
     return " ".join(types or resolved) or "int"

@@ -56,7 +56,7 @@ TEXTS: dict[str, str] = {
     "build.include": "include folders, relative to root",
     "build.readable": "globs, relative to root, of further files the compiler may read (headers)",
     "tolerance": "how a result is compared",
-    "tolerance.reduction": "terms summed for one element, an expression over the axes",
+    "tolerance.reduction": "terms summed for one element, an expression over the axes; the largest axis of the case when absent",
     "tolerance.scale": "widens the whole error budget; 1 is the default and what should be used",
 }
 _CHOICES: dict[str, tuple[str, ...]] = {

@@ -162,12 +162,11 @@ def task_text(facts: Facts) -> str:
 
 
 def reduction(arrays: Arrays, axes: tuple[str, ...]) -> str:
-    """A guess at the reduction length: the axes that no result has, or the last one; "" when no result is floating."""
+    """A guess at the reduction length: the axes that no result has. "" when there are none, or no result is floating."""
     types, sizes, results = dict(arrays.dtypes), dict(arrays.shapes), arrays.signature.results
-    if not axes or not any(dtypes.by_name(types[name]).is_float for name in results):
+    if not any(dtypes.by_name(types[name]).is_float for name in results):
         return ""
-    gone = [a for a in axes if not any(a in re.findall(r"\w+", dim) for name in results for dim in sizes[name])]
-    return "*".join(gone) or axes[-1]
+    return "*".join(a for a in axes if not any(a in re.findall(r"\w+", dim) for name in results for dim in sizes[name]))
 
 
 def _list(values: tuple[str, ...]) -> str:

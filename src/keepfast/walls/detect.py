@@ -96,8 +96,9 @@ def _facts(tried: dict[Mode, str], found: Walls) -> tuple[Fact, ...]:
     facts = [Fact("namespaces", spaces)]
     if found.mode == "user" or "user" in tried:
         facts.append(Fact("user namespaces", _no("user namespaces", tried["user"]) if "user" in tried else "yes"))
-    facts.append(Fact("landlock", f"ABI {found.landlock}" if found.landlock else _no("landlock", "not used")))
-    facts.append(Fact("seccomp", "yes" if found.seccomp else _no("seccomp", "not used: nothing denies the network")))
+    unread = "" if inside else "what you can read, a candidate can read"
+    facts.append(Fact("landlock", f"ABI {found.landlock}" if found.landlock else _no("landlock", unread)))
+    facts.append(Fact("seccomp", "yes" if found.seccomp else _no("seccomp", "" if inside else "nothing denies the network")))
     facts.append(Fact("scratch quota", "tmpfs" if inside else _no("quota", "")))
     facts.append(Fact("uid", _uid(found)))
     return tuple(facts)

@@ -67,6 +67,25 @@ static const int REFUSED_TO_RUNNER[] = {
 static const uint32_t SIGNALS_OF_FILES[] = {F_SETOWN, F_SETSIG, F_SETOWN_EX};
 static const uint32_t SIGNALS_OF_DEVICES[] = {FIOSETOWN, SIOCSPGRP, FIOASYNC, TIOCSTI, TIOCLINUX};
 
+/* What Landlock does not see: attributes of files, and before ABI 3 truncation by path. */
+static const int ATTRIBUTES[] = {
+    SYS_truncate, SYS_fchmod, SYS_fchmodat, 452 /* fchmodat2 */, SYS_fchown, SYS_fchownat, SYS_utimensat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
+    SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, 463 /* setxattrat */, 466 /* removexattrat */, 469 /* file_setattr */,
+#ifdef __x86_64__
+    SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat,
+#endif
+};
+
+static const int CHANGES_OF_FOLDERS[] = {
+    SYS_mkdirat, SYS_unlinkat, SYS_renameat2, SYS_linkat, SYS_symlinkat,
+#ifdef SYS_renameat
+    SYS_renameat,
+#endif
+#ifdef __x86_64__
+    SYS_creat, SYS_mkdir, SYS_rmdir, SYS_unlink, SYS_rename, SYS_link, SYS_symlink,
+#endif
+};
+
 enum { CAPACITY = 512, FIRST_UNKNOWN = 472 }; /* calls that are newer than this file do not exist inside */
 struct program {
     struct sock_filter code[CAPACITY];
@@ -74,6 +93,7 @@ struct program {
 };
 
 static void add(struct program *p, uint16_t code, uint32_t k, uint8_t yes, uint8_t no) {
+    if (p->length == CAPACITY) _exit(121);
     p->code[p->length++] = (struct sock_filter){code, yes, no, k};
 }
 
@@ -86,6 +106,10 @@ static size_t argument(int index) { return offsetof(struct seccomp_data, args) +
 static void refuse(struct program *p, int call, int error) {
     add(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1);
     answer(p, error);
+}
+
+static void refuse_all(struct program *p, const int *calls, size_t count) {
+    for (size_t i = 0; i < count; i++) refuse(p, calls[i], EPERM);
 }
 
 /* `call` only with this value in the low half of an argument. */
@@ -105,6 +129,15 @@ static void never_with(struct program *p, int call, int index, const uint32_t *v
     answer(p, 0);
 }
 
+/* `call` never with any of these bits. */
+static void never_with_any(struct program *p, int call, int index, uint32_t bits) {
+    add(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 4);
+    load(p, argument(index));
+    add(p, BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
+    answer(p, EPERM);
+    answer(p, 0);
+}
+
 /* Threads only for a runner with more than one; processes for a builder, but no namespaces. */
 static void creation(struct program *p, const struct wall *w) {
     refuse(p, SYS_clone3, ENOSYS); /* its flags are in memory, out of sight; the C library falls back to clone */
@@ -112,10 +145,13 @@ static void creation(struct program *p, const struct wall *w) {
         refuse(p, SYS_clone, EPERM);
         return;
     }
-    int runner = w->profile == PROFILE_RUNNER;
+    if (w->profile == PROFILE_BUILDER) {
+        never_with_any(p, SYS_clone, 0, NEW_NAMESPACES);
+        return;
+    }
     add(p, BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4);
     load(p, argument(0));
-    add(p, BPF_JMP | BPF_JSET | BPF_K, runner ? CLONE_THREAD : NEW_NAMESPACES, (uint8_t)runner, (uint8_t)!runner);
+    add(p, BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0);
     answer(p, EPERM);
     answer(p, 0);
 }
@@ -143,6 +179,17 @@ static void without_namespace(struct program *p) {
     refuse(p, SYS_tkill, EPERM);
 }
 
+/* A runner on a kernel without Landlock and without a view of its own writes no file at all, not even in its scratch folder. */
+static void without_files(struct program *p) {
+    const uint32_t writing = O_ACCMODE | O_CREAT | O_TRUNC;
+    refuse_all(p, CHANGES_OF_FOLDERS, sizeof CHANGES_OF_FOLDERS / sizeof(int));
+    refuse(p, 437 /* openat2, with its flags in memory */, ENOSYS);
+    never_with_any(p, SYS_openat, 2, writing);
+#ifdef __x86_64__
+    never_with_any(p, SYS_open, 1, writing);
+#endif
+}
+
 static void begin(struct program *p) {
     load(p, offsetof(struct seccomp_data, arch));
     add(p, BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
@@ -165,12 +212,14 @@ void filter_apply(const struct wall *w) {
     struct program p = {.length = 0};
     if (!w->seccomp) return;
     begin(&p);
-    for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++) refuse(&p, REFUSED[i], EPERM);
-    for (size_t i = 0; w->profile == PROFILE_RUNNER && i < sizeof REFUSED_TO_RUNNER / sizeof *REFUSED_TO_RUNNER; i++)
-        refuse(&p, REFUSED_TO_RUNNER[i], EPERM);
+    int runner = w->profile == PROFILE_RUNNER, plain = w->mode == MODE_PLAIN;
+    refuse_all(&p, REFUSED, sizeof REFUSED / sizeof(int));
+    if (runner) refuse_all(&p, REFUSED_TO_RUNNER, sizeof REFUSED_TO_RUNNER / sizeof(int));
+    if (runner || plain) refuse_all(&p, ATTRIBUTES, sizeof ATTRIBUTES / sizeof(int));
     creation(&p, w);
-    if (w->profile == PROFILE_RUNNER) first_exec_only(&p, w);
-    if (w->mode == MODE_PLAIN) without_namespace(&p);
+    if (runner) first_exec_only(&p, w);
+    if (runner && plain && !w->landlock) without_files(&p);
+    if (plain) without_namespace(&p);
     never_with(&p, SYS_prctl, 0, (uint32_t[]){PR_SET_PDEATHSIG}, 1); /* it dies with the judge, and cannot change that */
     never_with(&p, SYS_fcntl, 1, SIGNALS_OF_FILES, 3);
     never_with(&p, SYS_ioctl, 1, SIGNALS_OF_DEVICES, 5);

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from keepfast import native, wire
-from keepfast.judge.channel import Runner, RunnerSpec, c_runner
+from keepfast.judge.channel import Call, Failure, Runner, RunnerSpec, c_runner
 from keepfast.walls.base import Wall
 
 HEAD = """#define _GNU_SOURCE
@@ -39,6 +39,8 @@ static inline void busy(double seconds) {
 """
 DOUBLE = "CALL { for (int64_t i = 0; i < N; i++) Y[i] = 2 * X[i]; return 0; }"
 SIZE = 8192  # bytes of each buffer
+SLOW_S = 20.0  # for what is expected to come: the machine may be busy
+SHORT_S = 0.3  # for what is expected not to come
 
 
 def compiled(body: str, folder: Path, *, head: str = HEAD) -> str:
@@ -105,7 +107,8 @@ class BareWalls:
         (channel,) = wall.keep_fds
         command = [str(self.launch), str(channel), *argv]
         environment = {**os.environ, **dict(wall.env)}
-        return BareWalled(subprocess.Popen(command, pass_fds=(channel,), env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr))
+        process = subprocess.Popen(command, pass_fds=(channel,), env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+        return BareWalled(process)
 
 
 class Memory:
@@ -160,3 +163,16 @@ def candidate(walls: object, body: str, folder: Path, *, threads: int = 1) -> It
     """A rig around a C candidate, not yet loaded."""
     with rig(walls, c_runner(compiled(body, folder), threads=threads)) as made:
         yield made
+
+
+def fails(walls: object, body: str, folder: Path, *, timeout_s: float = SLOW_S, threads: int = 1) -> Failure:
+    """Load and call once; both may be what fails. Whatever happens, the failure stays and no process is left."""
+    with candidate(walls, body, folder, threads=threads) as rig:
+        found = rig.runner.load(SLOW_S) or rig.runner.call(0, 1, timeout_s)
+        if isinstance(found, Call):
+            found = rig.runner.still() or rig.runner.call(0, 1, timeout_s)
+        assert isinstance(found, Failure), found
+        assert rig.runner.call(0, 1, timeout_s) == found
+        assert rig.runner.still() == rig.runner.settle(0.01) == found
+        assert not rig.alive()
+        return found

@@ -1,0 +1,6 @@
+"""`python -m keepfast`."""
+
+from keepfast.cli.main import main
+
+if __name__ == "__main__":
+    main()

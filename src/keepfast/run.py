@@ -1,0 +1,290 @@
+"""The stories behind `run`, `check`, `demo`, `calibrate`: each sets up, tells, and returns the exit code.
+
+Owns the order of things for one command. Must not know how anything is judged, stored or drawn.
+"""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from keepfast import exits, lifecycle, settings, shop
+from keepfast.errors import TaskError
+from keepfast.judge import decide
+from keepfast.judge.lint import Report
+from keepfast.ledger import Ledger
+from keepfast.loop import Session
+from keepfast.loop import run as turn
+from keepfast.materialise import Workshop, tree_hash
+from keepfast.model import Calibration, Candidate, End, Event, File, Run, Task, Verdict
+from keepfast.options import RunOptions
+from keepfast.propose.base import Proposer
+from keepfast.propose.sequence import named
+from keepfast.shop import Shop
+from keepfast.task.paths import expand
+
+# ------------------------------------------------------------------------------------------------ run
+
+
+def start(folder: Path, options: RunOptions) -> int:
+    """`keepfast run`."""
+    if options.detach:
+        return _detach(folder, options)
+    ready = shop.open_shop(folder, options)
+    score = shop.lint(ready)
+    with Ledger.open(ready.repo.ensure_state()) as ledger:
+        run, notes = _run_record(ready, ledger, options)
+        return _live(shop.measured(ready), ledger, run, (f"task: {score.score}", *notes), options)
+
+
+def _run_record(ready: Shop, ledger: Ledger, options: RunOptions) -> tuple[Run, tuple[str, ...]]:
+    """A new run, or the last one to go on with; and what the user should know of it."""
+    if options.resume:
+        return lifecycle.resumable(ready.task, ledger, ready.machine), ("going on where it ended",)
+    with ledger.hold(""):
+        seed = secrets.randbits(32) if options.seed is None else options.seed
+        began = lifecycle.new_run(ready.task, ready.repo, ledger, lifecycle.Options(ready.machine, seed, _settings(options)))
+    edited = f"uncommitted edits are part of this run: {', '.join(began.edited)}" if began.edited else ""
+    return began.run, tuple(note for note in (edited,) if note)
+
+
+def _settings(options: RunOptions) -> tuple[tuple[str, str], ...]:
+    given = {"proposer": ",".join(options.proposer), "sampler": options.sampler, "walls": options.walls}
+    given |= {name: f"{value:g}" for name in ("goal", "experiments", "hours", "dry") if (value := getattr(options, name)) is not None}
+    return tuple(given.items())
+
+
+def _proposer(options: RunOptions) -> Proposer:
+    names = ("random" if n == "search" and options.sampler == "random" else n for n in options.proposer)
+    return named(",".join(names))
+
+
+def _live(ready: Shop, ledger: Ledger, run: Run, notes: tuple[str, ...], options: RunOptions) -> int:
+    """The loop under a live view; then the report and the closing lines."""
+    from rich.console import Console
+
+    from keepfast.report.live import Live
+
+    run = replace(run, machine=ready.machine)
+    console = Console(stderr=options.json, highlight=False)
+    with Live(ready.task, run, console) as live, shop.judge(ready, live, _known(ledger, run)) as judge:
+        for note in notes:
+            live(Event("note", note))
+        end = turn(Session(ready.task, ready.repo, ledger, judge, _proposer(options), run, live))
+    return _closing(ready, ledger, end, options)
+
+
+def _known(ledger: Ledger, run: Run) -> shop.Known:
+    def known(code: str) -> int | None:
+        found = ledger.seen_code(run.id, code)
+        return found.n if found else None
+
+    return known
+
+
+def _closing(ready: Shop, ledger: Ledger, end: End, options: RunOptions) -> int:
+    from keepfast.cli.out import columns, emit, say
+    from keepfast.report import book, facts, html, summary
+
+    page = ready.repo.state / "report" / f"{end.run.id}.html"
+    found = book.read(ledger, end.run, ready.task)
+    html.write(found, lambda n: _diff(ready, ledger, end.run, n), page)
+    if options.json:
+        emit(facts.report(found, html=str(page)))
+    else:
+        say(["", *summary.end(found, end.why, page, columns())])
+    return exits.of_state(end.state)
+
+
+def _diff(ready: Shop, ledger: Ledger, run: Run, n: int) -> str:
+    one = ledger.experiment(run.id, n)
+    return ready.repo.diff(ledger.experiment(run.id, one.parent).commit, one.commit) if one.commit and one.parent else ""
+
+
+def _detach(folder: Path, options: RunOptions) -> int:
+    """The same command in a session of its own, its output in .keepfast/run.log."""
+    from keepfast.cli.done import tell
+
+    ready = shop.open_shop(folder, options)
+    log = ready.repo.ensure_state() / "run.log"
+    with log.open("ab") as out:
+        argv = [sys.executable, "-m", "keepfast", *(a for a in sys.argv[1:] if a != "--detach")]
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+    facts = (("pid", str(child.pid)), ("log", str(log)))
+    tell(f"running in the background as process {child.pid}, output in {log}", "keepfast log --follow", json=options.json, facts=facts)
+    return exits.OK
+
+
+# ------------------------------------------------------------------------------------------------ check
+
+
+class Check(Struct, frozen=True):
+    """What `check --json` prints."""
+
+    schema: str
+    task: str
+    mutants: str
+    against: str
+    verdict: Verdict
+
+
+def check(folder: Path, json: bool) -> int:
+    """`keepfast check`: lint the task, judge the working tree once against the champion, or against HEAD before there is one."""
+    ready = shop.open_shop(folder)
+    score = shop.lint(ready)
+    candidate = _hand(ready.task)
+    with Ledger.open(ready.repo.ensure_state()) as ledger:
+        champion, against = _opponent(ready, ledger, candidate)
+        with ledger.hold(""):
+            verdict = _judged(shop.measured(ready), ledger, candidate, champion, json)
+    _tell_check(ready, score, against, verdict, json)
+    return exits.of_kind(verdict.kind)
+
+
+def _hand(task: Task) -> Candidate:
+    """The editable files of the working tree."""
+    root = Path(task.root)
+    paths = expand(root, task.editable)
+    if linked := next((p for p in paths if (root / p).is_symlink()), None):
+        raise TaskError("is a symbolic link; a candidate is made of plain files", where=linked, next_step=f"cp --remove-destination $(readlink -f {linked}) {linked}")
+    files = tuple(File(p, (root / p).read_bytes()) for p in paths)
+    return Candidate(files, tree_hash(files), "")
+
+
+def _opponent(ready: Shop, ledger: Ledger, candidate: Candidate) -> tuple[Candidate, str]:
+    """The champion of this task's last run, else the kernel at HEAD, else the candidate itself."""
+    workshop, last = Workshop(ready.task, ready.repo), ledger.latest(ready.task.name)
+    best = ledger.champion(last.id) if last is not None and last.task_hash == ready.task.hash else None
+    if best is not None:
+        return workshop.at(best.commit, best.n), f"experiment {best.n} of run {last.id if last else ''}"
+    head = ready.repo.files(ready.repo.head(), ready.task.editable, ready.task.root)
+    if head and tree_hash(head) != candidate.tree:
+        return Candidate(head, tree_hash(head), ""), "HEAD"
+    return candidate, "itself"
+
+
+def _judged(ready: Shop, ledger: Ledger, candidate: Candidate, champion: Candidate, quiet: bool) -> Verdict:
+    """The verdict on the candidate; on the champion alone when they are the same."""
+    known = ledger.calibration(ready.machine.hash, ready.task.hash)
+    with shop.judge(ready, lambda event: None if quiet else _murmur(event), lambda code: None) as judge:
+        verdict = judge.ready(champion, known)
+        if judge.calibration is not None and judge.calibration != known:
+            ledger.add_calibration(ready.task.hash, judge.calibration)
+        if candidate.tree == champion.tree or not verdict.kept:
+            return verdict
+        return judge.evaluate(candidate, champion, ())
+
+
+def _murmur(event: Event) -> None:
+    """Progress of a single judgement: one plain line on stderr for what takes seconds."""
+    from keepfast.report.escape import line
+
+    if event.kind in ("calibrate", "note", "baseline") and event.text:
+        print(f"  {line(event.text)}", file=sys.stderr)
+
+
+def _tell_check(ready: Shop, score: Report, against: str, verdict: Verdict, json: bool) -> None:
+    from keepfast.cli.out import emit, say
+    from keepfast.report import show
+    from keepfast.report.escape import line
+
+    if json:
+        emit(Check("keepfast.check/1", ready.task.name, score.score, against, replace(verdict, rounds=())))
+        return
+    frozen = "   oracle: the frozen kernel, same as before, not proven right" if ready.task.oracle == "frozen" else ""
+    say([f"task     ok      {line(ready.task.title)}: {score.score}{frozen}", f"against  {line(against)}", *show.judged(verdict)])
+
+
+# ------------------------------------------------------------------------------------------------ calibrate
+
+
+class Calibrated(Struct, frozen=True):
+    """What `calibrate --json` prints."""
+
+    schema: str
+    task: str
+    calibration: Calibration
+    ceilings: tuple[tuple[str, float], ...]
+    mde: float
+    false_keep: float
+    biased: bool
+
+
+def calibrate(folder: Path, json: bool) -> int:
+    """`keepfast calibrate`: measure ceilings and noise anew, and store them."""
+    ready = shop.measured(shop.open_shop(folder))
+    start = _hand(ready.task)
+    with Ledger.open(ready.repo.ensure_state()) as ledger, ledger.hold(""):
+        with shop.judge(ready, lambda event: None if json else _murmur(event), lambda code: None) as judge:
+            verdict = judge.ready(start, None)
+        if judge.calibration is None:
+            raise TaskError(f"the kernel does not pass: {verdict.detail}", where=ready.task.entry_path, next_step="keepfast check")
+        ledger.add_calibration(ready.task.hash, judge.calibration)
+    _tell_calibration(ready, judge.calibration, json)
+    return exits.OK
+
+
+def _tell_calibration(ready: Shop, found: Calibration, json: bool) -> None:
+    from keepfast.cli.out import emit, say
+    from keepfast.report import numbers
+
+    biased = abs(found.offset) > 2 * found.sigma / found.rounds**0.5
+    mde, chance = decide.mde(found), decide.false_keep(found)
+    if json:
+        emit(Calibrated("keepfast.calibrate/1", ready.task.name, found, ready.machine.ceilings, mde, chance, biased))
+        return
+    say(
+        [
+            *(f"{name:<22} {value:8.1f}" for name, value in ready.machine.ceilings),
+            f"noise    SD between rounds {numbers.spread(found.sigma)}, offset {100 * found.offset:+.2f} %, {found.rounds} rounds of the same kernel",
+            f"layout   SD {numbers.spread(found.layout)} over {found.layouts} builds of the same code in other places",
+            f"bias     {'one arm is preferred: run it again on a quieter machine' if biased else 'none seen'}",
+            f"judge    gains above {numbers.spread(found.margin)} count; the smallest it is likely to see is {numbers.spread(mde)}",
+            f"errors   a change of no effect is kept with a chance of {chance:.1g}",
+        ]
+    )
+
+
+# ------------------------------------------------------------------------------------------------ demo
+
+
+def demo(folder: Path | None, json: bool) -> int:
+    """`keepfast demo`: the example task in a repository of its own, and the real loop on it."""
+    place = _fresh_folder(folder)
+    _repository(place)
+    if not json:
+        print(f"a row softmax in C, in a repository of its own: {place}\n", flush=True)
+    code = start(place / "softmax", RunOptions(json=json))
+    if not json:
+        print(f"\nlook around:  cd {place}  then  keepfast log | keepfast show 6 | keepfast report", flush=True)
+    return code
+
+
+def _fresh_folder(folder: Path | None) -> Path:
+    taken = (Path.cwd() / (f"keepfast-demo-{i}" if i else "keepfast-demo") for i in range(1000))
+    place = folder or next(p for p in taken if not p.exists())
+    if place.exists() and any(place.iterdir()):
+        raise TaskError("is not empty", where=str(place), next_step="keepfast demo --folder somewhere-new")
+    place.mkdir(parents=True, exist_ok=True)
+    return place.resolve()
+
+
+def _repository(place: Path) -> None:
+    """A git repository with the demo task as its first commit."""
+    import shutil
+
+    shutil.copytree(demo_task(), place / "softmax", ignore=shutil.ignore_patterns("__pycache__"))
+    who = ("-c", "user.name=keepfast demo", "-c", "user.email=demo@keepfast.invalid", "-c", "commit.gpgsign=false")
+    for argv in (("init", "-q", "-b", "main"), ("add", "-A"), (*who, "commit", "-q", "-m", "a plain row softmax")):
+        subprocess.run(["git", *argv], cwd=place, check=True, env=settings.git_environment(), stdin=subprocess.DEVNULL)
+
+
+def demo_task() -> Path:
+    """The softmax task: in the wheel beside the package, in a checkout under examples/."""
+    here = Path(__file__).parent
+    return next(p for p in (here / "demo" / "softmax", here.parent.parent / "examples" / "cpu" / "softmax") if p.is_dir())

@@ -1,0 +1,132 @@
+"""Prototypes as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from keepfast.errors import TaskError
+from keepfast.task.cproto import aliases_of, blank, defined, find
+
+TEXT = r"""
+#define BODY(x) { \
+    void in_macro(int a) { } \
+}
+// void in_comment(int a) { }
+/* void in_comment2(int a) { } */
+static const char *text = "void in_text(int a) { }";
+void declared_only(float *x, int n);
+extern int other;
+struct S { int a; void (*call)(int); };
+enum { A, B };
+int array[] = { 1, 2 };
+
+EXPORT __attribute__((noinline)) void
+multi_line(
+    const float *restrict x, /* the input */
+    float * __restrict__ y, // the output, n
+    const unsigned long long n
+)
+{
+    if (n) { y[0] = x[0]; }
+    for (;;) { break; }
+    char c = '{';
+}
+static inline double reduce(const double x[], size_t n, int stride) { return x[0] + n * stride; }
+void fixed(float a[static 4], const float (*b)[8], double c[2][3], unsigned u, long int l, short unsigned s) { }
+void none(void) { }
+void empty() { }
+#ifdef __cplusplus
+extern "C" {
+#endif
+signed char *pointer(int8_t *p, _Bool flag, void *any, const char *name) { return p; }
+void callback(float *x, void (*f)(float)) { }
+void unnamed(float *, int n) { }
+void words(IN float *x, OUT float *RESTRICT y, MY_TYPE *z, struct S *s) { }
+#ifdef __cplusplus
+}
+#endif
+"""
+
+
+def types(symbol: str) -> list[tuple[str, str, str]]:
+    return [(p.name, p.type.text, p.type.dtype) for p in find(TEXT, symbol).parameters]
+
+
+def test_defined() -> None:
+    names = ("multi_line", "reduce", "fixed", "none", "empty", "pointer", "callback", "unnamed", "words")
+    assert defined(TEXT) == names
+
+
+def test_over_several_lines() -> None:
+    found = find(TEXT, "multi_line")
+    assert types("multi_line") == [
+        ("x", "const float *", "float32"),
+        ("y", "float *", "float32"),
+        ("n", "const unsigned long long", "uint64"),
+    ]
+    assert (found.returns.base, found.returns.pointers, found.static) == ("void", 0, False)
+    assert TEXT.split("\n")[found.line - 1] == "multi_line("
+
+
+def test_static_with_array_notation() -> None:
+    found = find(TEXT, "reduce")
+    assert found.static
+    assert found.returns.dtype == "float64"
+    assert types("reduce") == [("x", "const double *", "float64"), ("n", "size_t", "uint64"), ("stride", "int", "int32")]
+
+
+def test_arrays_of_arrays_and_integers() -> None:
+    assert types("fixed") == [
+        ("a", "float *", "float32"),
+        ("b", "const float *", "float32"),
+        ("c", "double *", "float64"),
+        ("u", "unsigned", "uint32"),
+        ("l", "long int", "int64"),
+        ("s", "short unsigned", "uint16"),
+    ]
+    assert [p.type.array for p in find(TEXT, "fixed").parameters] == [False, True, True, False, False, False]
+
+
+def test_other_types() -> None:
+    assert types("none") == types("empty") == []
+    assert types("pointer")[:2] == [("p", "int8_t *", "int8"), ("flag", "_Bool", "bool")]
+    assert types("pointer")[2:] == [("any", "void *", ""), ("name", "const char *", "int8")]
+    assert find(TEXT, "pointer").returns.text == "signed char *"
+    assert types("words") == [("x", "float *", "float32"), ("y", "float *", "float32"), ("z", "MY_TYPE *", ""), ("s", "struct S *", "")]
+
+
+@pytest.mark.parametrize("symbol", ["callback", "unnamed"])
+def test_what_cannot_be_read(symbol: str) -> None:
+    with pytest.raises(TaskError, match="cannot be read"):
+        find(TEXT, symbol)
+
+
+@pytest.mark.parametrize("symbol", ["in_macro", "in_comment", "in_comment2", "in_text", "declared_only", "call", "if"])
+def test_what_is_no_definition(symbol: str) -> None:
+    with pytest.raises(TaskError, match=f"no function `{symbol}` is defined"):
+        find(TEXT, symbol)
+
+
+def test_nearest() -> None:
+    with pytest.raises(TaskError, match=r"Did you mean `reduce`\?"):
+        find(TEXT, "reduse")
+    with pytest.raises(TaskError) as caught:
+        find("", "f")
+    assert caught.value.next_step == "No function is defined there"
+
+
+def test_aliases() -> None:
+    text = "typedef float real;\n#define DATA_TYPE real // why\ntypedef real scalar;\n"
+    text += "#define N 8\n#define max(a, b) a\ntypedef struct S T;"
+    assert aliases_of(text) == {"real": "float", "DATA_TYPE": "float", "scalar": "float"}
+    found = find("void f(DATA_TYPE *A, const scalar *B) { }", "f", aliases_of(text))
+    assert [p.type.text for p in found.parameters] == ["float *", "const float *"]
+
+
+def test_blank_keeps_places() -> None:
+    assert blank('a /* b\n */ "c" d // e') == 'a     \n        d     '
+
+
+@pytest.mark.parametrize("text", ["void f(int a", "void f(int a) {", "{{{{", "/* ", '"', "#define \\\n", "}", "void f(int a) { /* }"])
+def test_broken_text_is_no_trouble(text: str) -> None:
+    assert set(defined(text)) <= {"f"}
