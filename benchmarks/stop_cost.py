@@ -43,14 +43,15 @@ def measure(walls: Walls, artifact: Path, windows: int) -> list[Call]:
     table = wire.table([0], [[None]])
     with Runner.start(walls, c_runner(str(artifact), cores=(cores[-1],))) as runner:
         runner.table(table)
-        found: list[Call | Failure] = [failure] if (failure := runner.load(10.0)) else []
+        loading = runner.load(10.0)
+        found: list[Call | Failure] = [loading] if loading else []
         gc.disable()
         found += [runner.call(0, 1, 1.0) for _ in range(WARM_UP + windows)]
         gc.enable()
     os.close(table)
-    for failure in found:
-        if isinstance(failure, Failure):
-            raise SystemExit(f"the empty kernel failed: {failure.detail}")
+    for call in found:
+        if isinstance(call, Failure):
+            raise SystemExit(f"the empty kernel failed: {call.detail}")
     return [call for call in found if isinstance(call, Call)][WARM_UP:]
 
 

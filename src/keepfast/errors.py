@@ -1,10 +1,10 @@
 """The exceptions of keepfast: what is *ours* or the *user's* to mend. What a candidate does wrong is a `Verdict`, never one of these.
 
-    KeepfastError           prints as one message, without a traceback
-      UsageError            exit 2   the command, the task or the repository must be changed by the user
-        TaskError           exit 2   something in the task folder: says file, line or key
-      MachineError          exit 5   this machine cannot do it now (void): busy, no compiler, no walls
-      LedgerError           exit 1   the ledger cannot be read or written
+KeepfastError           prints as one message, without a traceback
+  UsageError            exit 2   the command, the task or the repository must be changed by the user
+    TaskError           exit 2   something in the task folder: says file, line or key
+  MachineError          exit 5   this machine cannot do it now (void): busy, no compiler, no walls
+  LedgerError           exit 1   the ledger cannot be read or written
 """
 
 from __future__ import annotations

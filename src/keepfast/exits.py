@@ -14,6 +14,8 @@ def of_kind(kind: Kind) -> int:
     return {Kind.KEEP: OK, Kind.REJECT: 3, Kind.SUSPECT: 4, Kind.VOID: 5, Kind.REVERT: 6}[kind]
 
 
-def of_state(state: str) -> int:
-    """For the end of a run, from `Run.state`."""
-    return {"budget": BUDGET, "interrupted": INTERRUPTED}.get(state, OK)
+def of_state(state: str, goal: bool) -> int:
+    """For the end of a run, from `Run.state`; `goal` says whether there was one. Without one, a spent budget is the end asked for."""
+    if state == "interrupted":
+        return INTERRUPTED
+    return BUDGET if goal and state in ("budget", "deck-done") else OK

@@ -428,7 +428,7 @@ class Calibration(Struct, frozen=True):
 
     @property
     def margin(self) -> float:
-        return max(0.003, 2 * abs(self.offset), 2.5 * self.layout)
+        return max(0.003, 2 * abs(self.offset), 3.1 * self.layout)
 
     def sigma_of(self, case: str) -> float:
         return dict(self.case_sigma).get(case, self.sigma)

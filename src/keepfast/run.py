@@ -36,10 +36,9 @@ def start(folder: Path, options: RunOptions) -> int:
     if options.detach:
         return _detach(folder, options)
     ready = shop.open_shop(folder, options)
-    score = shop.lint(ready)
     with Ledger.open(ready.repo.ensure_state()) as ledger:
         run, notes = _run_record(ready, ledger, options)
-        return _live(shop.measured(ready), ledger, run, (f"task: {score.score}", *notes), options)
+        return _live(shop.measured(ready), ledger, run, notes, options)
 
 
 def _run_record(ready: Shop, ledger: Ledger, options: RunOptions) -> tuple[Run, tuple[str, ...]]:
@@ -73,7 +72,7 @@ def _live(ready: Shop, ledger: Ledger, run: Run, notes: tuple[str, ...], options
     run = replace(run, machine=ready.machine)
     console = Console(stderr=options.json, highlight=False)
     with Live(ready.task, run, console) as live, shop.judge(ready, live, _known(ledger, run)) as judge:
-        for note in notes:
+        for note in (*notes, f"task: {judge.lint().score}"):
             live(Event("note", note))
         end = turn(Session(ready.task, ready.repo, ledger, judge, _proposer(options), run, live))
     return _closing(ready, ledger, end, options)
@@ -98,7 +97,7 @@ def _closing(ready: Shop, ledger: Ledger, end: End, options: RunOptions) -> int:
         emit(facts.report(found, html=str(page)))
     else:
         say(["", *summary.end(found, end.why, page, columns())])
-    return exits.of_state(end.state)
+    return exits.of_state(end.state, bool(ready.task.goal.speedup or ready.task.goal.limit))
 
 
 def _diff(ready: Shop, ledger: Ledger, run: Run, n: int) -> str:
@@ -136,12 +135,11 @@ class Check(Struct, frozen=True):
 def check(folder: Path, json: bool) -> int:
     """`keepfast check`: lint the task, judge the working tree once against the champion, or against HEAD before there is one."""
     ready = shop.open_shop(folder)
-    score = shop.lint(ready)
     candidate = _hand(ready.task)
     with Ledger.open(ready.repo.ensure_state()) as ledger:
         champion, against = _opponent(ready, ledger, candidate)
         with ledger.hold(""):
-            verdict = _judged(shop.measured(ready), ledger, candidate, champion, json)
+            score, verdict = _judged(shop.measured(ready), ledger, candidate, champion, json)
     _tell_check(ready, score, against, verdict, json)
     return exits.of_kind(verdict.kind)
 
@@ -151,7 +149,11 @@ def _hand(task: Task) -> Candidate:
     root = Path(task.root)
     paths = expand(root, task.editable)
     if linked := next((p for p in paths if (root / p).is_symlink()), None):
-        raise TaskError("is a symbolic link; a candidate is made of plain files", where=linked, next_step=f"cp --remove-destination $(readlink -f {linked}) {linked}")
+        raise TaskError(
+            "is a symbolic link; a candidate is made of plain files",
+            where=linked,
+            next_step=f"cp --remove-destination $(readlink -f {linked}) {linked}",
+        )
     files = tuple(File(p, (root / p).read_bytes()) for p in paths)
     return Candidate(files, tree_hash(files), "")
 
@@ -168,16 +170,17 @@ def _opponent(ready: Shop, ledger: Ledger, candidate: Candidate) -> tuple[Candid
     return candidate, "itself"
 
 
-def _judged(ready: Shop, ledger: Ledger, candidate: Candidate, champion: Candidate, quiet: bool) -> Verdict:
-    """The verdict on the candidate; on the champion alone when they are the same."""
+def _judged(ready: Shop, ledger: Ledger, candidate: Candidate, champion: Candidate, quiet: bool) -> tuple[Report, Verdict]:
+    """The task's mutation score, and the verdict on the candidate; on the champion alone when they are the same."""
     known = ledger.calibration(ready.machine.hash, ready.task.hash)
     with shop.judge(ready, lambda event: None if quiet else _murmur(event), lambda code: None) as judge:
+        score = judge.lint()
         verdict = judge.ready(champion, known)
         if judge.calibration is not None and judge.calibration != known:
             ledger.add_calibration(ready.task.hash, judge.calibration)
         if candidate.tree == champion.tree or not verdict.kept:
-            return verdict
-        return judge.evaluate(candidate, champion, ())
+            return score, verdict
+        return score, judge.evaluate(candidate, champion, ())
 
 
 def _murmur(event: Event) -> None:
@@ -241,7 +244,7 @@ def _tell_calibration(ready: Shop, found: Calibration, json: bool) -> None:
     say(
         [
             *(f"{name:<22} {value:8.1f}" for name, value in ready.machine.ceilings),
-            f"noise    SD between rounds {numbers.spread(found.sigma)}, offset {100 * found.offset:+.2f} %, {found.rounds} rounds of the same kernel",
+            f"noise    SD between rounds {numbers.spread(found.sigma)}, offset {100 * found.offset:+.2f} %, {found.rounds} rounds",
             f"layout   SD {numbers.spread(found.layout)} over {found.layouts} builds of the same code in other places",
             f"bias     {'one arm is preferred: run it again on a quieter machine' if biased else 'none seen'}",
             f"judge    gains above {numbers.spread(found.margin)} count; the smallest it is likely to see is {numbers.spread(mde)}",

@@ -20,8 +20,6 @@ from keepfast.device import cpu
 from keepfast.errors import MachineError, UsageError
 from keepfast.judge.contents import Library
 from keepfast.judge.judge import Bench, CpuJudge
-from keepfast.judge.lint import Linter, Report
-from keepfast.judge.reference import Reference
 from keepfast.model import Event, Machine, Task
 from keepfast.options import RunOptions
 from keepfast.repo import Repo
@@ -31,6 +29,7 @@ from keepfast.walls.base import Walls
 
 Emit = Callable[[Event], None]
 Known = Callable[[str], int | None]
+DEFAULT = RunOptions()
 
 
 class Shop(Struct, frozen=True):
@@ -42,10 +41,6 @@ class Shop(Struct, frozen=True):
     machine: Machine
     library: Library
 
-    @property
-    def reference(self) -> Reference:
-        return Reference(self.task)
-
 
 def task_folder(name: Path) -> Path:
     """A task given as a folder, or by its name under tasks/ or examples/cpu/ of this repository."""
@@ -55,13 +50,15 @@ def task_folder(name: Path) -> Path:
     raise UsageError(f"no task at `{name}`: no task.toml there", next_step=f"keepfast init {name.name}   makes one")
 
 
-def open_shop(folder: Path, options: RunOptions = RunOptions()) -> Shop:
+def open_shop(folder: Path, options: RunOptions = DEFAULT) -> Shop:
     """Load and validate the task, find its repository, detect walls, compile our helpers. Measures nothing."""
     task = with_options(load(task_folder(folder)), options)
     refuse_on_cpu(task)
     available = len(os.sched_getaffinity(0))
     if task.threads > available:
-        raise MachineError(f"the task wants {task.threads} threads, this process may use {available} cores", where=f"{folder}/task.toml: threads")
+        raise MachineError(
+            f"the task wants {task.threads} threads, this process may use {available} cores", where=f"{folder}/task.toml: threads"
+        )
     walls = detect_walls(options)
     return Shop(Repo.find(Path(task.folder)), task, walls, cpu.fingerprint(walls.strength), Library())
 
@@ -87,11 +84,6 @@ def detect_walls(options: RunOptions) -> Walls:
 def measured(shop: Shop) -> Shop:
     """The shop with the machine's ceilings measured (about a second)."""
     return replace(shop, machine=replace(shop.machine, ceilings=cpu.ceilings(shop.library, shop.task.threads)))
-
-
-def lint(shop: Shop) -> Report:
-    """TaskError when the task cannot be judged."""
-    return Linter(shop.reference, shop.library, fresh()).run()
 
 
 def fresh() -> Random:

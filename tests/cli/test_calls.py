@@ -62,7 +62,6 @@ def test_run_defaults(keepfast: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("check tasks/a --json", ("check", Path("tasks/a"), True)),
         ("calibrate tasks/a", ("calibrate", Path("tasks/a"), False)),
-        ("doctor --json", ("doctor", True)),
         ("demo --folder /tmp/x", ("demo", Path("/tmp/x"), False)),
         ("demo", ("demo", None, False)),
     ],
@@ -110,7 +109,9 @@ def _interrupt(*_: object) -> int:
 
 def test_exit_codes_are_those_of_the_documents() -> None:
     assert {k: exits.of_kind(k) for k in Kind} == {Kind.KEEP: 0, Kind.REJECT: 3, Kind.SUSPECT: 4, Kind.VOID: 5, Kind.REVERT: 6}
-    assert [exits.of_state(s) for s in ("goal", "stopped", "deck-done", "budget", "interrupted")] == [0, 0, 0, 7, 130]
+    states = ("goal", "stopped", "deck-done", "budget", "interrupted")
+    assert [exits.of_state(s, goal=True) for s in states] == [0, 0, 7, 7, 130]
+    assert [exits.of_state(s, goal=False) for s in states] == [0, 0, 0, 0, 130]
 
 
 def test_settings_of_a_run_can_be_read_back() -> None:
@@ -132,3 +133,11 @@ def test_schema(keepfast: Call) -> None:
     import json
 
     assert json.loads(keepfast("schema").out)["title"] == "keepfast task.toml"
+
+
+def test_doctor_says_what_this_machine_can_do(keepfast: Call) -> None:
+    import json
+
+    said = keepfast("doctor", "--json")
+    assert said.code in (0, 5)
+    assert json.loads(said.out)["schema"] == "keepfast.doctor/1"

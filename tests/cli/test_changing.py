@@ -54,6 +54,17 @@ def test_stop_asks_the_run(keepfast: Call, stand: Stand) -> None:
     assert inbox(stand) == [("stop", "")]
 
 
+def test_a_check_takes_no_messages(keepfast: Call, stand: Stand) -> None:
+    with stand.ledger() as ledger, ledger.hold(""):
+        said = keepfast("stop")
+        assert "which takes no messages (pid " in said.err
+        assert "now       a check, a calibration or the start of a run is going on" in keepfast("status").out
+        assert keepfast("clear", "9", "--because", "x").code == 2
+        assert keepfast("budget", "raise", "--dry", "50").code == 2
+        assert "idea 3" in keepfast("idea", "add", "x").out
+    assert inbox(stand) == []
+
+
 HOLDER = """
 import pathlib, signal, sys, time
 from keepfast.ledger import Ledger

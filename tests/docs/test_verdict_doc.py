@@ -61,8 +61,8 @@ def test_the_limits_said_in_words_are_computed() -> None:
     z = stats.normal_quantile
     assert f"m + {(z(1 - RULE.alpha_test) + z(RULE.power)) / math.sqrt(RULE.test):.4f} sigma" in TEXT
     assert f"0.05 * 2 Phi(-({z(1 - RULE.alpha_test):.4f} + 2 m / sigma))" in TEXT
-    assert f"Phi(-2.5) = {false_keep(calibrated(1e-6, 0.01)):.4f}" in TEXT
-    assert calibrated(0.006, 0.01).margin == pytest.approx(2.5 * 0.01)
+    assert f"Phi(-3.1) = {false_keep(calibrated(1e-6, 0.01)):.5f}" in TEXT
+    assert calibrated(0.006, 0.01).margin == pytest.approx(3.1 * 0.01)
     assert f"at most {RULE.screen + RULE.test_most + RULE.confirm + RULE.cases} rounds" in TEXT
 
 

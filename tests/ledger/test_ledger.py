@@ -35,8 +35,8 @@ def run(name: str, task: str = "soft max é", started: float = 1.0) -> model.Run
 
 
 def experiment(n: int, verdict: model.Verdict, **more: object) -> model.Experiment:
-    given = {"proposer": "deck", "title": f"change {n}", "source": "", "idea": None, "tree": f"tree{n}", "commit": f"c{n}", "parent": 1} | more
-    return model.Experiment(n=n, verdict=verdict, started=float(n), seconds=2.0, **given)  # type: ignore[arg-type]
+    plain = model.Experiment(n, "deck", f"change {n}", "", None, f"tree{n}", f"c{n}", 1, verdict, float(n), 2.0)
+    return replace(plain, **more)
 
 
 def fill(ledger: Ledger, *verdicts: model.Verdict) -> list[model.Experiment]:
@@ -67,7 +67,7 @@ def test_a_run_starts_once(ledger: Ledger) -> None:
 
 
 def test_an_unknown_run_names_the_nearest(ledger: Ledger) -> None:
-    with pytest.raises(UsageError, match="no run `r-11` in this ledger. Did you mean `r-1`?"):
+    with pytest.raises(UsageError, match=r"no run `r-11` in this ledger\. Did you mean `r-1`\?"):
         ledger.run("r-11")
 
 

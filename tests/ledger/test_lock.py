@@ -30,7 +30,10 @@ def test_holding_and_letting_go(tmp_path: Path) -> None:
             holder = watcher.holder()
             assert holder is not None
             assert (holder.run, holder.pid) == ("r-1", os.getpid())
-            with pytest.raises(UsageError, match=rf"another run holds this ledger \(pid {os.getpid()}, started \d\d:\d\d\)"), ledger.hold("r-2"):
+            with (
+                pytest.raises(UsageError, match=rf"another run holds this ledger \(pid {os.getpid()}, started \d\d:\d\d\)"),
+                ledger.hold("r-2"),
+            ):
                 pass
         assert watcher.holder() is None
 

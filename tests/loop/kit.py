@@ -1,7 +1,4 @@
-"""A repository with a task, a script of proposals and the verdicts on them. Run as a program, it is a run that a test may kill.
-
-    python kit.py FOLDER
-"""
+"""A repository with a task, a script of proposals and the verdicts on them. `python kit.py FOLDER` is a run that a test may kill."""
 
 from __future__ import annotations
 
@@ -54,7 +51,8 @@ def kernel(value: int) -> model.Files:
 
 
 def patch(old: int, new: int) -> model.Patch:
-    return model.Patch(f"--- a/kernel/kernel.c\n+++ b/kernel/kernel.c\n@@ -1,4 +1,4 @@\n int kernel(void)\n {{\n-    return {old};\n+    return {new};\n }}\n")
+    head = "--- a/kernel/kernel.c\n+++ b/kernel/kernel.c\n@@ -1,4 +1,4 @@\n"
+    return model.Patch(f"{head} int kernel(void)\n {{\n-    return {old};\n+    return {new};\n }}\n")
 
 
 def proposals(*changes: model.Patch | model.Files | model.Tunables) -> tuple[model.Proposal, ...]:
@@ -72,16 +70,15 @@ def session(
 ) -> loop.Session:
     """A session on the task's last run, or on a new one."""
     repo, this = Repo.find(where), task_ or task(where)
-    run = lifecycle.resumable(this, ledger, MACHINE) if ledger.runs() else lifecycle.new_run(this, repo, ledger, lifecycle.Options(MACHINE, 7)).run
+    new = lifecycle.Options(MACHINE, seed=7)
+    run = lifecycle.resumable(this, ledger, MACHINE) if ledger.runs() else lifecycle.new_run(this, repo, ledger, new).run
     given = {"on_event": lambda event: None, "clock": FakeClock(tick=0.01)} | more
     return loop.Session(this, repo, ledger, judge, ScriptedProposer(script), run, **given)  # type: ignore[arg-type]
 
 
 def eventful(where: Path, ledger: Ledger) -> loop.Session:
     """Keeps, a patch that does not apply, known files, no change, a cheat, a void, commands from outside, two baselines."""
-    changes = (
-        patch(0, 1), kernel(2), patch(7, 8), kernel(3), kernel(2), kernel(3), kernel(4), kernel(5), kernel(6), kernel(7), kernel(8), kernel(9),
-    )  # fmt: skip
+    changes = (patch(0, 1), kernel(2), patch(7, 8), kernel(3), kernel(2), kernel(3), *(kernel(i) for i in range(4, 10)))
     verdicts = {
         2: keep(1.2), 3: revert(0.9), 5: keep(1.1), 8: reject(model.Reason.STATEFUL, cheat=True), 9: keep(1.05),
         10: keep(1.3), 11: void(), 12: keep(1.02), 13: keep(1.04), 14: keep(1.03),

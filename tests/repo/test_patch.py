@@ -43,10 +43,7 @@ def test_new_deleted_and_renamed_files() -> None:
     made = apply(diff, (KERNEL, File("kernel/old.h", b"old\n")))
     assert not isinstance(made, str)
     assert [f.path for f in made] == ["kernel/moved.c", "kernel/new.h"]
-    assert touched(diff, 1) == ("kernel/new.h", "kernel/old.h", "rnel.c", "kernel/kernel.c", "kernel/moved.c") or {
-        "kernel/new.h",
-        "kernel/old.h",
-    } <= set(touched(diff, 1))
+    assert touched(diff, 1) == ("kernel/new.h", "kernel/old.h", "kernel/kernel.c", "kernel/moved.c")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +53,8 @@ def test_new_deleted_and_renamed_files() -> None:
         (TWO.replace("kernel.c", "other.c"), "kernel/other.c: No such file or directory"),
         (TWO.replace("@@ -1,3", "@@ -1,9"), "corrupt patch at line 8"),
         ("nothing here", "No valid patches in input"),
-        (TWO.replace("a/kernel/", "a/../../").replace("b/kernel/", "b/../../"), "invalid path '../../kernel.c'"),
+        (TWO.replace("a/kernel/", "a/../../").replace("b/kernel/", "b/../../"), "../../kernel.c: No such file"),
+        ("--- /dev/null\n+++ b/../../new.c\n@@ -0,0 +1 @@\n+x\n", "invalid path '../../new.c'"),
         ("GIT binary patch\nliteral 1000000000\n", "binary patches are not taken"),
     ],
 )
@@ -70,12 +68,13 @@ def test_why_it_does_not_apply(diff: str, why: str) -> None:
 def test_a_link_is_reported_and_never_followed(tmp_path: Path) -> None:
     aim = tmp_path / "aim"
     aim.mkdir()
-    link = f"diff --git a/kernel/out b/kernel/out\nnew file mode 120000\n--- /dev/null\n+++ b/kernel/out\n@@ -0,0 +1 @@\n+{aim}\n\\ No newline at end of file\n"
+    head = "diff --git a/kernel/out b/kernel/out\nnew file mode 120000\n--- /dev/null\n+++ b/kernel/out\n"
+    link = f"{head}@@ -0,0 +1 @@\n+{aim}\n\\ No newline at end of file\n"
     made = apply(link, (KERNEL,))
     assert not isinstance(made, str)
     assert made[1] == File("kernel/out", str(aim).encode(), link=True)
-    through = link + "diff --git a/kernel/out/x b/kernel/out/x\nnew file mode 100644\n--- /dev/null\n+++ b/kernel/out/x\n@@ -0,0 +1 @@\n+x\n"
-    assert "beyond a symbolic link" in str(apply(through, (KERNEL,)))
+    below = "diff --git a/kernel/out/x b/kernel/out/x\nnew file mode 100644\n--- /dev/null\n+++ b/kernel/out/x\n@@ -0,0 +1 @@\n+x\n"
+    assert "beyond a symbolic link" in str(apply(link + below, (KERNEL,)))
     assert not list(aim.iterdir())
 
 

@@ -8,6 +8,7 @@ from io import StringIO
 from rich.console import Console
 
 from keepfast.model import Event
+from keepfast.report import numbers
 from keepfast.report.live import Live
 from tests.report import samples
 
@@ -61,9 +62,20 @@ def test_a_terminal_redraws_and_keeps_every_verdict() -> None:
 
 def test_the_head_says_where_the_run_stands() -> None:
     live = watched(Console(file=StringIO(), force_terminal=False))
-    first, second = live.head()
-    assert "softmax-rows  c   champion 2.31x over start [2.28, 2.34]   goal 2.20x over start   10 of 40 experiments" in first
-    assert second == "machine: 2 cores, gcc 12.2, walls   gains above 1.4 % can be judged here (SD between rounds 0.6 %)"
+    *first, second = live.head()
+    shown = "   ".join(first)
+    assert "softmax-rows  c   champion 2.31x over start [2.28, 2.34]   goal 2.20x over start   10 of 40 experiments" in shown
+    assert all(len(row) <= 100 for row in first)
+    margin = numbers.spread(samples.calibration().margin)
+    assert second == f"machine: 2 cores, gcc 12.2, walls   gains above {margin} can be judged here (SD between rounds 0.6 %)"
+
+
+def test_a_long_run_does_not_grow_what_is_remembered() -> None:
+    live = Live(samples.task(), samples.run(), Console(file=StringIO()))
+    for e in samples.many(400):
+        live(Event("verdict", experiment=e, n=e.n))
+    assert len(live.kept) == 9
+    assert all(not e.verdict.rounds for e in live.kept)
 
 
 def test_a_resumed_run_knows_what_is_behind_it() -> None:

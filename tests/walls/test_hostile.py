@@ -77,7 +77,21 @@ def test_nothing_is_written_outside_the_scratch_folder(walled: Walled) -> None:
         (task / "reference.py").chmod(0o666)
         (task / "tool").write_bytes(room.probe.read_bytes())
         (task / "tool").chmod(0o777)
-        places = ("/", "/tmp", "/var/tmp", "/dev", "/dev/shm", "/proc/sys/kernel", "/sys", "/etc", "/usr", "/usr/lib", str(task), str(room.folder), os.environ["HOME"])
+        places = (
+            "/",
+            "/tmp",
+            "/var/tmp",
+            "/dev",
+            "/dev/shm",
+            "/proc/sys/kernel",
+            "/sys",
+            "/etc",
+            "/usr",
+            "/usr/lib",
+            str(task),
+            str(room.folder),
+            os.environ["HOME"],
+        )
         for read in ((str(room.probe),), (str(room.probe), str(task), "/usr", "/etc")):
             written = room.run("write", *places, read=read).values
             assert len(written) == 4 * len(places)
@@ -95,7 +109,16 @@ def test_only_listed_files_are_read(walled: Walled) -> None:
         secret = room.folder / "secret"
         secret.write_text("answers")
         secret.chmod(0o666)
-        paths = (str(secret), "/etc/passwd", "/etc/hostname", f"/proc/{os.getpid()}/environ", "/proc/1/root/etc/passwd", "/dev/mem", "/dev/kmsg", "/tmp")
+        paths = (
+            str(secret),
+            "/etc/passwd",
+            "/etc/hostname",
+            f"/proc/{os.getpid()}/environ",
+            "/proc/1/root/etc/passwd",
+            "/dev/mem",
+            "/dev/kmsg",
+            "/tmp",
+        )
         found = room.run("read", *paths).values
         assert len(found) == len(paths)
         refused(found, *found, also=ABSENT)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from keepfast.cli.args import Json, Number, RunName
+
+if TYPE_CHECKING:
+    from keepfast.cli.place import Place
 
 EXAMPLE = 'keepfast clear 9 --because "half of the rows are padding, see the case"'
 
@@ -28,7 +31,7 @@ def command(
     with here(run, readonly=False) as place:
         name = place.run.id
         if place.running:
-            lifecycle.cleared(place.ledger, place.run, n, because)  # says now what the run would only note
+            _check(place, n, because)
             place.ledger.post("clear", f"{n} {because}")
             tell(f"experiment {n} of {name} is cleared at the run's next turn", "keepfast log", json=json, queued=True)
             return
@@ -42,3 +45,15 @@ def command(
         json=json,
         facts=(("n", str(new.n)),),
     )
+
+
+def _check(place: Place, n: int, because: str) -> None:
+    """Says now what the run could only note at its next turn. Whether the champion is still the same, only the run knows."""
+    from keepfast.errors import UsageError
+    from keepfast.model import Kind
+
+    kind = place.ledger.experiment(place.run.id, n).verdict.kind
+    if kind is not Kind.SUSPECT:
+        raise UsageError(f"experiment {n} is no suspect: {kind}", next_step=f"keepfast show {n}")
+    if not because.strip():
+        raise UsageError("a suspect is cleared for a reason", next_step=f'keepfast clear {n} --because "..."')

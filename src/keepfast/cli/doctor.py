@@ -11,6 +11,6 @@ EXAMPLE = "keepfast doctor"
 
 def command(json: Json = False) -> None:
     """Say what walls, compiler, clock and devices can do here, and what to do about each lack."""
-    from keepfast import run
+    from keepfast import doctor as doctors
 
-    raise typer.Exit(run.doctor(json))
+    raise typer.Exit(doctors.doctor(json))

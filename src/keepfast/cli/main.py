@@ -64,15 +64,13 @@ def build() -> typer.Typer:
     """The application. Help is plain text: it reads the same in a pipe, and needs no further imports."""
     app = typer.Typer(
         name="keepfast",
-        help=HELP,
-        epilog=epilog("keepfast demo"),
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    app.callback()(_version)
+    app.callback(help=HELP, epilog=epilog("keepfast demo"))(_root)
     for name, module, short in COMMANDS:
         app.command(name, short_help=short, epilog=epilog(module.EXAMPLE))(module.command)
     for name, module, short in GROUPS:
@@ -91,12 +89,18 @@ def _group(module: ModuleType) -> typer.Typer:
     return group
 
 
-def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from keepfast import __version__
 
         typer.echo(f"keepfast {__version__}")
         raise typer.Exit
+
+
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)] = False,
+) -> None:
+    """Takes the options of `keepfast` itself."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from keepfast.repo import Repo
 
 
+PREPARING = "a check, a calibration or the start of a run"
+
+
 class Place(Struct, frozen=True):
     repo: Repo
     ledger: Ledger
@@ -30,12 +33,18 @@ class Place(Struct, frozen=True):
 
     @property
     def running(self) -> bool:
-        """Whether a process runs this run now."""
-        return self.holder is not None and self.holder.run in ("", self.run.id)
+        """Whether a process runs this run now. A holder without a run's name checks, calibrates or prepares a run."""
+        return self.holder is not None and self.holder.run == self.run.id
 
     def holder_text(self) -> str:
         """`pid 8123, started 22:41`; empty when nobody runs this run."""
-        return _said(self.holder) if self.holder is not None and self.running else ""
+        return said(self.holder) if self.holder is not None and self.running else ""
+
+    def busy_text(self) -> str:
+        """Who else judges on this ledger now, in words; empty when nobody does."""
+        if self.holder is None or self.running:
+            return ""
+        return f"{f'run {self.holder.run}' if self.holder.run else PREPARING} is going on ({said(self.holder)})"
 
 
 @contextmanager
@@ -71,13 +80,11 @@ def _meant(ledger: Ledger, holder: Holder | None) -> Run | None:
 
 def _no_run(repo: Repo, holder: Holder | None) -> UsageError:
     if holder is not None:
-        return UsageError(
-            f"a run is being prepared ({_said(holder)}): nothing to show yet", next_step="keepfast log --follow   waits for it"
-        )
+        return UsageError(f"{PREPARING} is going on ({said(holder)}): no run to show yet", next_step="keepfast log --follow   waits for it")
     return UsageError("no run in this repository yet", where=str(repo.root), next_step="keepfast run TASK")
 
 
-def _said(holder: Holder) -> str:
+def said(holder: Holder) -> str:
     from keepfast.report.numbers import clock
 
     return f"pid {holder.pid}, started {clock(holder.started)}"
@@ -116,4 +123,5 @@ def _as_run(task: Task, place: Place) -> Task:
     settings = dict(place.run.settings)
     words = [f"{name}={settings[name]}" for name in ("experiments", "hours", "dry", "dollars") if name in settings]
     words += [c.argument for c in place.ledger.commands(place.run.id) if c.command == "budget"]
-    return replace(task, budget=raised(task.budget, " ".join(words)), goal=goal_of(place.run) if "goal" in settings else task.goal)
+    goal = replace(task.goal, speedup=goal_of(place.run).speedup or task.goal.speedup)
+    return replace(task, budget=raised(task.budget, " ".join(words)), goal=goal)

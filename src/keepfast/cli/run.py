@@ -35,7 +35,7 @@ def command(
     """Propose, judge, keep or revert, until the goal is met or the budget is spent.
 
     Ctrl-C once stops after the experiment in flight, twice at once; both can be resumed. Budgets and goal given here replace
-    those of task.toml for this run. Ends with 0, or with 7 when the budget was spent first.
+    those of task.toml for this run. Ends with 0, or with 7 when there was a goal and it was not met.
     """
     from keepfast import run
     from keepfast.options import SAMPLERS, WALLS, RunOptions

@@ -13,12 +13,13 @@ def command(run: RunName = "", json: Json = False) -> None:
     from keepfast.cli.place import here, task_of
     from keepfast.report import book as books
     from keepfast.report import facts, text
+    from keepfast.report.escape import line
 
     with here(run) as place:
         book = books.read(place.ledger, place.run, task_of(place))
         others = [r.id for r in place.ledger.runs() if r.id != place.run.id]
-        holder = place.holder_text()
+        holder, busy = place.holder_text(), place.busy_text()
     if json:
         emit(facts.report(book, schema="keepfast.status/1", holder=holder))
         return
-    say([*text.status(book, holder, columns()), *text.others(others, columns())])
+    say([*text.status(book, holder, columns()), *text.others(others, columns()), *([f"now       {line(busy)}"] if busy else [])])

@@ -24,13 +24,15 @@ def command(
 ) -> None:
     """Stop the run that is going on, after the experiment in flight. It can be resumed."""
     from keepfast.cli.done import tell
-    from keepfast.cli.place import opened
+    from keepfast.cli.place import PREPARING, opened, said
     from keepfast.errors import UsageError
 
     with opened(readonly=False) as (repo, ledger):
         holder = ledger.holder()
         if holder is None:
             raise UsageError("no run is going on here", where=str(repo.root), next_step="keepfast status")
+        if not holder.run:
+            raise UsageError(f"{PREPARING} is going on, which takes no messages ({said(holder)})", next_step=f"kill -INT {holder.pid}")
         ledger.post("stop")
         if now:
             _interrupt(ledger)

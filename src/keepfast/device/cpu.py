@@ -7,9 +7,12 @@ import os
 import platform
 import shutil
 import subprocess
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from keepfast.model import Machine
+
+if TYPE_CHECKING:
+    import ctypes
 
 FOOTPRINTS_MB = (1, 4, 16, 32)
 KINDS = ("copy", "read", "write")
@@ -18,7 +21,8 @@ KINDS = ("copy", "read", "write")
 class Bench(Protocol):
     """The compiled helper that measures (judge/contents.c)."""
 
-    lib: object
+    @property
+    def lib(self) -> ctypes.CDLL: ...
 
 
 def fingerprint(walls: str) -> Machine:
@@ -60,7 +64,7 @@ def ceilings(bench: Bench, threads: int) -> tuple[tuple[str, float], ...]:
 
     import numpy as np
 
-    lib = getattr(bench, "lib")
+    lib = bench.lib
     buffer = np.ones(max(FOOTPRINTS_MB) << 20, np.uint8)
     found: list[tuple[str, float]] = []
     for size in FOOTPRINTS_MB:

@@ -7,6 +7,7 @@ the sentence for a failure. Nothing of the result is loaded or executed here.
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import re
 import select
@@ -97,9 +98,10 @@ def _generated(task: Task, files: tuple[File, ...], dtypes: Mapping[str, str]) -
 
 
 def _readable(task: Task) -> tuple[File, ...]:
-    """The human's files that the compiler may see, without what it must not: reference, baselines, deck, the task file."""
+    """The human's files that the compiler may see, the entry among them: all but reference, baselines, deck and the task file."""
     root, folder = Path(task.root), Path(task.folder).resolve()
-    patterns = (*task.build.readable, *task.build.sources, *(f"{name}/**" for name in task.build.include))
+    named = (*task.build.sources, task.entry_path)
+    patterns = (*task.build.readable, *map(glob.escape, named), *(f"{glob.escape(name)}/**" for name in task.build.include))
     hidden = [folder / name.rstrip("/") for name in PROTECTED]
     wanted = (path for path in expand(root, patterns) if not any((root / path).resolve().is_relative_to(h) for h in hidden))
     return tuple(File(path, (root / path).read_bytes()) for path in wanted)

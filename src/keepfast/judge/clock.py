@@ -36,6 +36,10 @@ DISTURBED_SHARE = 0.25  # of the windows: more, and the round is measured again
 HOPELESS_SHARE = 0.5  # more than this is never used
 
 
+Pair = tuple[Runner, Runner]  # subject, opponent
+Drawn = list[tuple[Draw, object]]  # what was given, and the subject's output region (np.ndarray)
+
+
 class Timed(Struct, frozen=True):
     """A case ready to be timed: drawn contents, the number of sets, and what two right answers may differ by."""
 
@@ -89,7 +93,7 @@ class Clock:
     def round(self, phase: Phase, arms: tuple[RunnerSpec, RunnerSpec], cases: tuple[Timed, ...]) -> Timing | Failure | Disturbed:
         """Time subject (arms[0]) against opponent (arms[1]) once, in fresh processes."""
         began, steal, sentinel = time.monotonic(), _steal_ticks(), self.sentinel()
-        drawn: list[tuple[Draw, object]] = []
+        drawn: Drawn = []
         odd: list[Odd] = []
         results, disturbed = [], 0.0
         with self._apart(), self._runners(arms) as runners:
@@ -141,7 +145,7 @@ class Clock:
                 gc.enable()
 
     @contextmanager
-    def _runners(self, arms: tuple[RunnerSpec, RunnerSpec]) -> Iterator[tuple[Runner, Runner] | Failure]:
+    def _runners(self, arms: tuple[RunnerSpec, RunnerSpec]) -> Iterator[Pair | Failure]:
         with ExitStack() as stack:
             order = [0, 1]
             self.rng.shuffle(order)
@@ -149,11 +153,12 @@ class Clock:
             failures = [failure for i in order if (failure := started[i].load(10.0)) is not None]
             yield failures[0] if failures else (started[0], started[1])
 
-    def _case(self, case: Timed, runners: tuple[Runner, Runner], odd: list[Odd], drawn: list[tuple[Draw, object]]) -> tuple[CaseRound, float] | Failure:
+    def _case(self, case: Timed, runners: Pair, odd: list[Odd], drawn: Drawn) -> tuple[CaseRound, float] | Failure:
         sets = Sets(self.library, self.task, case.bank, case.count)
         try:
             for arm, runner in enumerate(runners):
-                regions = (runner.map(sets.inputs.fd, sets.inputs.size, False), runner.map(sets.outputs[arm].fd, sets.outputs[arm].size, True))
+                outputs = sets.outputs[arm]
+                regions = runner.map(sets.inputs.fd, sets.inputs.size, False), runner.map(outputs.fd, outputs.size, True)
                 with call_table(case.bank, case.count, regions) as table:
                     runner.table(table, described(self.task.signature, sets.layout))
             return Windows(case, sets, runners, self.rng).run(odd, drawn)
@@ -164,13 +169,13 @@ class Clock:
 class Windows:
     """The windows of one case in one round."""
 
-    def __init__(self, case: Timed, sets: Sets, runners: tuple[Runner, Runner], rng: Random) -> None:
+    def __init__(self, case: Timed, sets: Sets, runners: Pair, rng: Random) -> None:
         self.case, self.sets, self.runners, self.rng = case, sets, runners, rng
         self.budgets = dict(case.budgets)
         self.timeout_s = max(1.0, 50e-9 * case.call_ns * case.count)
         self.disturbed = 0
 
-    def run(self, odd: list[Odd], drawn: list[tuple[Draw, object]]) -> tuple[CaseRound, float] | Failure:
+    def run(self, odd: list[Odd], drawn: Drawn) -> tuple[CaseRound, float] | Failure:
         """The case in this round, and the share of windows in which somebody else had the core."""
         pairs: list[float] = []
         times: tuple[list[int], list[int]] = ([], [])

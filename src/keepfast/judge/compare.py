@@ -57,7 +57,8 @@ def slices(array: np.ndarray) -> np.ndarray:
 def _rms(values: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    return np.sqrt(np.mean(np.square(values), axis=1))
+    found: np.ndarray = np.sqrt(np.mean(np.square(values), axis=1))
+    return found
 
 
 def _scale(exact: np.ndarray) -> np.ndarray:
@@ -66,7 +67,8 @@ def _scale(exact: np.ndarray) -> np.ndarray:
 
     rows = _rms(exact)
     whole = math.sqrt(float(np.mean(np.square(exact)))) if exact.size else 0.0
-    return np.maximum(rows, max(1e-6 * whole, 1e-300))
+    found: np.ndarray = np.maximum(rows, max(1e-6 * whole, 1e-300))
+    return found
 
 
 def budgets(exact: np.ndarray, working: np.ndarray, length: float, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -135,11 +137,14 @@ def _codes(name: str, got: np.ndarray, expected: np.ndarray) -> Mismatch | Budge
 
     if got.size == 0 or np.array_equal(got, expected):
         return Budget(0.0, 0.0)
-    off = np.abs(got.astype(np.int64) - expected.astype(np.int64)) if expected.dtype.kind in "iu" else (got != expected).astype(np.int64) * 2
-    if expected.dtype.itemsize == 1 and expected.dtype.kind in "iu" and off.max() <= 1 and float((off > 0).mean()) <= OFF_BY_ONE_SHARE:
+    numbers = expected.dtype.kind in "iu"
+    off = np.abs(got.astype(np.int64) - expected.astype(np.int64)) if numbers else (got != expected).astype(np.int64) * 2
+    if numbers and expected.dtype.itemsize == 1 and off.max() <= 1 and float((off > 0).mean()) <= OFF_BY_ONE_SHARE:
         return Budget(0.0, 0.0)
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), got.shape)) if got.ndim else ()
-    return Mismatch(name, index, float(got[index]), float(expected[index]), f"{name}{list(index)}: got {got[index]}, expected {expected[index]}")
+    return Mismatch(
+        name, index, float(got[index]), float(expected[index]), f"{name}{list(index)}: got {got[index]}, expected {expected[index]}"
+    )
 
 
 def varies(first: Any, again: Any, budget: Budget) -> bool:

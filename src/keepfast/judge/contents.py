@@ -29,7 +29,7 @@ class Library:
     """The compiled helper with typed entry points."""
 
     def __init__(self) -> None:
-        self.lib = ctypes.CDLL(str(native.library("contents")))
+        self.lib: ctypes.CDLL = ctypes.CDLL(str(native.library("contents")))
         size, u64, pointer = ctypes.c_size_t, ctypes.c_uint64, ctypes.c_void_p
         self.lib.kf_mix.argtypes = [pointer, pointer, pointer, size, size, u64]
         self.lib.kf_fill.argtypes = [pointer, size, ctypes.c_uint32]

@@ -168,7 +168,9 @@ class OneCase:
             return self._named(Failure(Reason.WRONG, found.detail))
         if self._still_writing():
             return self._named(Failure(Reason.LATE, f"`{found.name}` was still being written after the call had returned", True))
-        return self._named(Failure(Reason.WRONG, f"{found.detail.replace('got nan', 'never written')}; {left:,} of {size:,} words were never written"))
+        return self._named(
+            Failure(Reason.WRONG, f"{found.detail.replace('got nan', 'never written')}; {left:,} of {size:,} words were never written")
+        )
 
     def _unwritten(self, image: np.ndarray, name: str) -> tuple[int, int]:
         """How many 32-bit words of the output still hold the poison, of how many."""

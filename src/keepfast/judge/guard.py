@@ -19,7 +19,20 @@ MAX_FILE = 2 << 20
 MAX_TOTAL = 16 << 20
 MAX_FILES = 500
 MAX_DEPTH = 20
-WORTH_A_LOOK = ("pthread_create", "clone", "fork", "setitimer", "timer_create", "signal", "sigaction", "ptrace", "socket", "mmap", "open", "system")
+WORTH_A_LOOK = (
+    "pthread_create",
+    "clone",
+    "fork",
+    "setitimer",
+    "timer_create",
+    "signal",
+    "sigaction",
+    "ptrace",
+    "socket",
+    "mmap",
+    "open",
+    "system",
+)
 
 
 class Refused(Struct, frozen=True):

@@ -24,6 +24,7 @@ from keepfast.judge.channel import Failure, RunnerSpec
 from keepfast.judge.clock import TINY_SETS, Clock, Timed, sets_for
 from keepfast.judge.contents import Library
 from keepfast.judge.correct import Checker, Correct
+from keepfast.judge.lint import Linter, Report
 from keepfast.judge.oracle_records import Job
 from keepfast.judge.reference import Reference
 from keepfast.judge.sets import Draw
@@ -149,6 +150,11 @@ class CpuJudge:
         miss, keep = (1.0 + n * one.seconds for n in (rule.screen + rule.test, rule.screen + rule.test + rule.confirm))
         return f"about {3600 / miss:.0f} experiments an hour: {miss:.0f} s for one without a gain, {keep:.0f} s for a keep"
 
+    def lint(self) -> Report:
+        """Raises TaskError when the task cannot be judged; the mutation score otherwise."""
+        self.reference.frozen = self.arms.frozen(self._dtypes())
+        return Linter(self.reference, self.bench.library, self.bench.rng).run()
+
     def evaluate(self, candidate: Candidate, against: Candidate, standing: tuple[CaseStanding, ...]) -> Verdict:
         self._ready(against)
         ladder = Ladder(self.bench)
@@ -158,7 +164,7 @@ class CpuJudge:
         assert self.calibration is not None
         try:
             self._recheck(against)
-            outcome = self.trial.decide(self._pair(checked, against), self.calibration, standing)
+            outcome = self.trial.run(self._pair(checked, against), self.calibration, standing)
         except MachineError as error:
             ladder.rung("time", False)
             return ladder.end(Reason.MACHINE, error.what)
@@ -171,10 +177,16 @@ class CpuJudge:
         checked = self._check(ladder, champion, champion, fresh=False)
         if isinstance(checked, Verdict):
             raise MachineError(f"the champion, kept before, now fails: {checked.detail}", next_step="keepfast log; keepfast doctor")
-        other = self.arms.start(self._start()) if opponent == "start" else self.arms.baseline(opponent.removeprefix("baseline "), self._dtypes())
+        other = (
+            self.arms.start(self._start())
+            if opponent == "start"
+            else self.arms.baseline(opponent.removeprefix("baseline "), self._dtypes())
+        )
         if isinstance(other, Failure):
             raise MachineError(f"{opponent} does not build: {other.detail}")
-        found = self._measure(Pair(checked.spec, other, opponent, self._timed_cases(checked, self._expected_of(champion, opponent))), rounds)
+        found = self._measure(
+            Pair(checked.spec, other, opponent, self._timed_cases(checked, self._expected_of(champion, opponent))), rounds
+        )
         return self._direct(champion, opponent, found, final)
 
     # ------------------------------------------------------------------------------------------ rungs
@@ -289,7 +301,9 @@ class CpuJudge:
         checked = self._check(Ladder(self.bench), champion, champion)
         if isinstance(checked, Checked):
             timed = self._timed_cases(checked, self.expected[champion.tree])
-            self.calibration = Calibrator(self.trial, self.arms, self.bench.machine, self.bench.emit).again(self.calibration, checked.spec, timed)
+            self.calibration = Calibrator(self.trial, self.arms, self.bench.machine, self.bench.emit).again(
+                self.calibration, checked.spec, timed
+            )
 
     def _baseline(self, name: str, start: Candidate) -> BaselineResult:
         """Check one baseline and measure it against the start."""

@@ -75,7 +75,9 @@ class Linter:
         draws = self.reference.draws(jobs)
         for one, other in zip(draws[::2], draws[1::2], strict=True):
             if one.layout != other.layout:
-                raise TaskError("inputs() gave two draws of one case different shapes, strides or dtypes", where=f"{WHERE}, case {one.case.name}")
+                raise TaskError(
+                    "inputs() gave two draws of one case different shapes, strides or dtypes", where=f"{WHERE}, case {one.case.name}"
+                )
         return list(zip(draws[::2], draws[1::2], strict=True))
 
     def _sane(self, one: Draw, other: Draw) -> None:
@@ -85,9 +87,15 @@ class Linter:
         for name, working, exact in zip(self.task.signature.results, one.working, one.exact, strict=True):
             slot = one.layout.slot(name)
             if working.shape != slot.shape or str(working.dtype) != slot.dtype:
-                raise TaskError(f"`{name}` is {slot.dtype}{list(slot.shape)}, reference() returned {working.dtype}{list(working.shape)}", where=where)
+                raise TaskError(
+                    f"`{name}` is {slot.dtype}{list(slot.shape)}, reference() returned {working.dtype}{list(working.shape)}", where=where
+                )
             if working.dtype.kind == "f" and not (np.isfinite(working).all() and np.isfinite(exact).all()):
-                raise TaskError(f"reference() returned NaN or infinity in `{name}`", where=where, next_step=f"draw inputs for which the answer is finite; {LINT}")
+                raise TaskError(
+                    f"reference() returned NaN or infinity in `{name}`",
+                    where=where,
+                    next_step=f"draw inputs for which the answer is finite; {LINT}",
+                )
 
     def _not_constant(self, pairs: Sequence[tuple[Draw, Draw]]) -> None:
         """A case used for correctness may have one answer only (a softmax of one element); a timed case may not, nor all of them."""
@@ -107,7 +115,9 @@ class Linter:
             asked = [(one, _with(one, other, name)) for one, other in pairs if any(s.name == name for s in one.layout.slots)]
             found = self.reference.results([changed for _, changed in asked])
             if asked and all(_same(one.exact, got.exact) for (one, _), got in zip(asked, found, strict=True)):
-                raise TaskError(f"reference() ignores its input `{name}`", where=WHERE, next_step=f"use it or take it out of the signature; {LINT}")
+                raise TaskError(
+                    f"reference() ignores its input `{name}`", where=WHERE, next_step=f"use it or take it out of the signature; {LINT}"
+                )
 
     def _mixes(self, pairs: Sequence[tuple[Draw, Draw]]) -> None:
         """Timed contents mix two draws: the answer must stay finite and of like size."""
@@ -150,7 +160,7 @@ class Linter:
         return failed and not (self.reference.has_compare and not self.reference.compare(draw, self._image(draw, wrong)))
 
     def _image(self, draw: Draw, results: tuple[np.ndarray, ...]) -> np.ndarray:
-        image = draw.out_image.copy()
+        image: np.ndarray = draw.out_image.copy()
         for name, array in zip(self.task.signature.results, results, strict=True):
             view(image, draw.layout.slot(name))[...] = array
         return image
@@ -192,7 +202,7 @@ def _changes(task: Task, one: Draw, other: Draw, place: int) -> Iterator[tuple[s
 
     name = task.signature.results[place]
     yield "zeros", np.zeros_like
-    yield "constant", lambda a: np.full_like(a, a.mean() if a.size else 0)
+    yield "constant", lambda a: np.full_like(a, a.mean()) if a.size > 1 else None
     yield "stale output", lambda a: other.working[place]
     yield "first row only", lambda a: _cut(a, slice(1, None), 0)
     yield "last row missing", lambda a: _cut(a, slice(-1, None), 0)
@@ -211,7 +221,7 @@ def _cut(array: np.ndarray, where: slice, axis: int) -> np.ndarray | None:
     """Zeros at `where` along `axis`; None when that leaves nothing or changes nothing."""
     if array.ndim <= max(axis, 0) or array.shape[axis] < 2:
         return None
-    wrong = array.copy()
+    wrong: np.ndarray = array.copy()
     wrong[tuple(where if i == axis else slice(None) for i in range(array.ndim))] = 0
     return wrong
 

@@ -6,6 +6,7 @@ runs. Must not know candidates, clocks or verdicts.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import traceback
@@ -112,7 +113,9 @@ def results_of(module: ModuleType, sig: Signature, values: Mapping[str, Any]) ->
     return {name: np.asarray(part) for name, part in zip(written + outputs, parts, strict=True)}
 
 
-def frozen_results(library: str, task: Task, case: Case, values: Mapping[str, Any], shapes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def frozen_results(
+    library: str, task: Task, case: Case, values: Mapping[str, Any], shapes: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """What the frozen kernel computes for these inputs: called through the same entry as a candidate."""
     import ctypes
 
@@ -139,6 +142,7 @@ class Oracle:
             found = frozen_results(self.frozen, self.task, case, values, self.outputs(case, values))
             return found, {k: widen(v) for k, v in found.items()}
         working = results_of(self.module, sig, {k: copy(v) for k, v in values.items()})
+        _hold_to_dtypes(self.task, working)
         exact = results_of(self.module, sig, {k: widen(v) for k, v in values.items()})
         for name, array in exact.items():
             if array.dtype.kind == "f" and array.dtype != np.float64:
@@ -158,6 +162,15 @@ class Oracle:
             return dict(self.module.outputs(CaseView(case)))
         working = results_of(self.module, sig, {k: copy(v) for k, v in values.items()})
         return {r.name: working[r.name] for r in sig.outputs}
+
+
+def _hold_to_dtypes(task: Task, working: Mapping[str, np.ndarray]) -> None:
+    for name, array in working.items():
+        declared = task.argument(name).dtype
+        if declared and str(array.dtype) != declared:
+            raise TaskError(
+                f"reference() returned {array.dtype} for `{name}`, [arguments] says {declared}; keepfast never casts", where="reference.py"
+            )
 
 
 def _pack(parts: list[np.ndarray]) -> tuple[int, int, list[int]]:
@@ -285,12 +298,10 @@ def serve(channel: socket) -> None:
             wire.send(channel, msgspec.to_builtins(reply), handed)
             for fd in (*lent, *handed):
                 os.close(fd)
-    except Exception as error:  # the human's code may raise anything; it is said, not hidden
+    except Exception as error:  # noqa: BLE001  the human's code may raise anything; it is said, not hidden
         wire.send(channel, msgspec.to_builtins(Answer(error=said(error, asked.task.folder))))
 
 
 if __name__ == "__main__":
-    try:
+    with contextlib.suppress(wire.Closed):  # the judge had no more use for the answers
         serve(socket(fileno=int(sys.argv[1])))
-    except wire.Closed:
-        pass  # the judge had no more use for the answers

@@ -9,7 +9,7 @@ from keepfast.model import Case, Task
 
 
 class Job(Struct, frozen=True):
-    """make: draw inputs (and results when `oracle`). check: results for inputs that the judge hands over. compare: the task's own compare()."""
+    """make: draw inputs, and results when `oracle`. check: results for inputs handed over. compare: the task's own compare()."""
 
     kind: str  # make | check | compare
     case: Case

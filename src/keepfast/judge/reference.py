@@ -58,7 +58,9 @@ class Pending:
         try:
             raw, fds = wire.receive(self.channel, timeout_s=TIMEOUT_S, max_bytes=1 << 20)
         except wire.WireError as error:
-            raise TaskError(f"the reference worker gave no answer ({error})", where="reference.py", next_step="keepfast check shows its output") from None
+            raise TaskError(
+                f"the reference worker gave no answer ({error})", where="reference.py", next_step="keepfast check shows its output"
+            ) from None
         found = msgspec.convert(raw, Answer)
         if found.error:
             raise TaskError(found.error)
@@ -124,7 +126,7 @@ class Reference:
 
 def _memfd(image: np.ndarray) -> int:
     fd = wire.memfd("image", max(image.nbytes, 1))
-    data = memoryview(image).cast("B")
+    data = memoryview(image.tobytes())
     at = 0
     while at < len(data):
         at += os.pwrite(fd, data[at:], at)
@@ -144,4 +146,6 @@ def _draw(job: Job, found: Answer, memory: np.ndarray) -> sets.Draw:
     in_image = memory[found.in_at : found.in_at + layout.in_bytes]
     out_image = memory[found.out_at : found.out_at + layout.out_bytes]
     limit = (found.limit_bytes, found.limit_flops)
-    return sets.Draw(job.case, layout, found.words, in_image, out_image, _arrays(found.working, memory), _arrays(found.exact, memory), limit)
+    return sets.Draw(
+        job.case, layout, found.words, in_image, out_image, _arrays(found.working, memory), _arrays(found.exact, memory), limit
+    )

@@ -125,7 +125,9 @@ def _dtype(name: str, array: np.ndarray) -> str:
 
     found = of_numpy(array.dtype)
     if found is None:
-        raise TaskError(f"`{name}` has dtype {array.dtype}, which keepfast cannot hold", where="reference.py", next_step="see docs/tasks.md, dtypes")
+        raise TaskError(
+            f"`{name}` has dtype {array.dtype}, which keepfast cannot hold", where="reference.py", next_step="see docs/tasks.md, dtypes"
+        )
     return str(found.name)
 
 

@@ -19,7 +19,7 @@ from keepfast.judge.reference import Reference
 from keepfast.judge.sets import Draw, view
 from keepfast.model import Calibration, CaseStanding, CaseTime, Machine, Phase, Reason, Round
 
-PAUSES_S = (0.2, 0.5, 1.0, 2.0, 0.0)  # after a disturbed round, before it is measured again
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 0.0)  # after a disturbed round, before it is measured again
 TINY_NS = 300_000  # a window shorter than this cannot be timed beside the cost of stopping
 
 Progress = Callable[[Phase, Round], None]
@@ -53,7 +53,7 @@ class Trial:
         self.clock, self.reference, self.machine, self.progress = clock, reference, machine, progress
         self.task = reference.task
 
-    def decide(self, pair: Pair, calibration: Calibration, standing: tuple[CaseStanding, ...]) -> Outcome:
+    def run(self, pair: Pair, calibration: Calibration, standing: tuple[CaseStanding, ...]) -> Outcome:
         """Measure until the decision falls."""
         rounds: list[Round] = []
         cases = tuple(t.bank[0].case for t in pair.timed + pair.extra)
@@ -102,7 +102,10 @@ class Trial:
             time.sleep(pause_s)
         if usable is not None:
             return usable
-        raise MachineError(f"{len(PAUSES_S)} rounds in a row were disturbed: {said}", next_step="stop what else runs here, then: keepfast run --resume")
+        raise MachineError(
+            f"{len(PAUSES_S)} rounds in a row were disturbed: {said}",
+            next_step="stop what else runs here (keepfast doctor names it), then try again",
+        )
 
     def _odd(self, timing: Timing) -> Failure | None:
         """Sets in which the arms differ by more than two right answers can: is the subject wrong?"""

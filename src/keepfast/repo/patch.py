@@ -15,7 +15,8 @@ from keepfast.model import File
 from keepfast.repo.git import ask
 
 PREFIXED = re.compile(r"^(?:--- a/|\+\+\+ b/|diff --git a/)", re.MULTILINE)
-NAMES = re.compile(r"^(?:--- |\+\+\+ |rename from |rename to |copy from )(.+?)\t?\r?$", re.MULTILINE)
+NAMES = re.compile(r"^(?:---|\+\+\+) (.+?)(?:\t.*)?\r?$", re.MULTILINE)
+MOVES = re.compile(r"^(?:rename|copy) (?:from|to) (.+?)\r?$", re.MULTILINE)  # git writes these without a prefix
 
 
 def apply(diff: str, files: tuple[File, ...], strip: int = 1, directory: str = "") -> tuple[File, ...] | str:
@@ -43,8 +44,8 @@ def strip_of(diff: str) -> int:
 
 def touched(diff: str, strip: int) -> tuple[str, ...]:
     """Paths that the diff names, as far as they can be told without applying it; more than it changes, never fewer."""
-    found = (name.strip('"') for name in NAMES.findall(diff))
-    return tuple(dict.fromkeys(name.split("/", strip)[-1] for name in found if name != "/dev/null"))
+    named = (name.strip('"').split("/", strip)[-1] for name in NAMES.findall(diff) if name != "/dev/null")
+    return tuple(dict.fromkeys((*named, *(name.strip('"') for name in MOVES.findall(diff)))))
 
 
 def _alone(top: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from keepfast.model import Calibration, Direct, Estimate, Event, Experiment, Kin
 from keepfast.report import book as books
 from keepfast.report import numbers, text
 from keepfast.report.book import Book
-from keepfast.report.escape import clip, line
+from keepfast.report.escape import clip, line, width
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ class Live:
         self.kept: list[Experiment] = [e for e in book.experiments if e.verdict.kept] if book else []
         self.last = book.experiments[-1].n if book and book.experiments else 0
         self.judged_seconds = 0.0  # by this process: a resumed run does not count its past
-        self.now = ""
+        self.now, self.trying = "", Event("propose", "the start", n=1)
         self.began = clock()
         self._live: RichLive | None = None
 
@@ -72,7 +72,8 @@ class Live:
         if event.direct is not None:
             self.directs.append(event.direct)
         self.calibration = event.calibration or self.calibration
-        self.now = activity(event)
+        self.trying = event if event.kind == "propose" else self.trying
+        self.now = activity(event, self.trying)
         self._say(event, fresh)
         self._redraw()
 
@@ -115,25 +116,36 @@ class Live:
             self._live.update(Text("\n".join(clip(s, self.columns) for s in ["", *shown])), refresh=True)
 
     def head(self) -> list[str]:
-        """The two lines that say where the run stands, and what can be told apart here."""
-        goal = books.goal_text(self.run, self.task)
+        """The lines that say where the run stands (one, two when they must) and what can be told apart here."""
         spent = max(0, self.last - 1)  # the start is number 1
-        most = f" of {self.task.budget.experiments}" if self.task.budget.experiments else ""
-        seconds = self.clock() - self.began
+        most = self.task.budget.experiments or 0
+        goal = books.goal_text(self.run, self.task)
         parts = [
             f"{line(self.task.name)}  {line(','.join(self.task.languages))}",
             champion_text(self.kept, self.directs),
             f"goal {goal}" if goal else "",
-            f"{spent}{most} experiments",
-            numbers.duration(seconds),
+            f"{spent} of {most} experiments" if spent <= most else numbers.count(spent, "experiment"),
+            numbers.duration(self.clock() - self.began),
             self._busy(),
         ]
         machine = f"machine: {text.machine_line(self.run.machine)}   {noise_text(self.calibration)}"
-        return ["   ".join(p for p in parts if p), machine.rstrip()]
+        return [*_packed([p for p in parts if p], self.columns), machine.rstrip()]
 
     def _busy(self) -> str:
         seconds = self.clock() - self.began
         return f"judge busy {100 * min(1.0, self.judged_seconds / seconds):.0f} %" if self.judged_seconds and seconds > 0 else ""
+
+
+def _packed(parts: list[str], columns: int) -> list[str]:
+    """Parts side by side, broken between two of them where a line is full."""
+    rows = [parts[0]]
+    for part in parts[1:]:
+        longer = f"{rows[-1]}   {part}"
+        if width(longer) <= columns:
+            rows[-1] = longer
+        else:
+            rows.append(part)
+    return rows
 
 
 def champion_text(kept: list[Experiment], directs: list[Direct]) -> str:
@@ -160,12 +172,17 @@ def direct_text(direct: Direct) -> str:
     return f"experiment {direct.n}: {number}, {numbers.count(e.rounds, 'round')}{final}"
 
 
-def activity(event: Event) -> str:
-    """One line on what is being done now; empty after a verdict."""
-    if event.kind in ("run", "verdict", "end", "note"):
-        return ""
-    number = f"{event.n:>3}  " if event.n else "     "
-    return f"{number}{event.kind:<7}  {line(event.text)}"
+def activity(event: Event, trying: Event) -> str:
+    """One line on what is being done now; empty when nothing is. `trying` is the last proposal."""
+    facts = dict(event.numbers)
+    if event.kind == "propose":
+        return f"{event.n:>3}  {line(event.text)}"
+    if event.kind == "rung":
+        return f"{trying.n:>3}  {line(trying.text)}: {line(event.text)} {'ok' if facts.get('ok') else 'failed'}"
+    if event.kind == "round":
+        gain = f" {facts['gain']:+.1f} %" if "gain" in facts else ""
+        return f"{trying.n:>3}  {line(trying.text)}: {line(event.text)} round{gain}"
+    return f"     {line(event.text)}" if event.kind in ("calibrate", "baseline") else ""
 
 
 def paint(one: str, kind: Kind) -> Text:

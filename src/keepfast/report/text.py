@@ -5,6 +5,7 @@ Returns plain lines of text; colour and cursor belong to `live`. Everything fore
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from keepfast.model import Experiment, Idea, Kind, Machine, Reason, Run, Task
@@ -103,8 +104,9 @@ def total_text(total: Total | None) -> str:
 
 
 def machine_line(machine: Machine) -> str:
-    """`2 cores, gcc 12.2, walls`."""
-    parts = [numbers.count(machine.cores, "core"), machine.compiler, machine.gpu, walls_text(machine.walls)]
+    """`2 cores, gcc 12.2, walls`; the packager's remarks in the compiler's name are left out."""
+    compiler = re.sub(r" \([^()]*\)", "", machine.compiler)
+    parts = [numbers.count(machine.cores, "core"), compiler, machine.gpu, walls_text(machine.walls)]
     return ", ".join(line(p) for p in parts if p)
 
 

@@ -170,4 +170,3 @@ class _Binder:
             names = ", ".join(p.name for p in self.found.parameters) or "none"
             step = f"Name it after the parameter it goes to, or --bind PARAMETER={left[0]}, or take it out of the signature"
             raise self.error(f"has no parameter for `{left[0]}` of the signature. Its parameters: {names}", step)
-

@@ -87,7 +87,7 @@ def _case(source: Source, index: int) -> Case:
         raise source.error(("case", index, "weight"), f"case `{name}`: `weight` must be a number above 0")
     use = table.get("use", "both")
     if not isinstance(use, str) or use not in ("time", "correct", "both"):
-        raise source.error(("case", index, "use"), f"case `{name}`: `use` must be \"time\", \"correct\" or \"both\", not `{use}`")
+        raise source.error(("case", index, "use"), f'case `{name}`: `use` must be "time", "correct" or "both", not `{use}`')
     return Case(name, bound, float(weight), use)
 
 
@@ -220,7 +220,7 @@ def _not_on_cpu(task: Task) -> str | None:
     if task.prepare or _has_prepare(task):
         return "a `prepare` beside the entry needs a GPU judge, which this keepfast does not have yet"
     if task.rules.cuda_graphs == "required":
-        return "`cuda_graphs = \"required\"` cannot be met on a CPU"
+        return '`cuda_graphs = "required"` cannot be met on a CPU'
     return None
 
 

@@ -5,7 +5,7 @@ Must not know where they go.
 
 from __future__ import annotations
 
-TASK = '''\
+TASK = """\
 # What to optimise. Every key: docs/tasks.md; a JSON schema of this file: keepfast schema
 schema = 1
 title = "length of each row, float32"
@@ -50,7 +50,7 @@ libs = ["-lm"]
 
 [tolerance]
 reduction = "n"                     # how many terms are summed for one element
-'''
+"""
 
 REFERENCE = '''\
 """The inputs and the right answer. NumPy; the candidate never sees this file run."""
@@ -68,7 +68,7 @@ def reference(x):
     return np.sqrt(np.sum(x * x, axis=1))
 '''
 
-KERNEL = '''\
+KERNEL = """\
 #include "keepfast.h"          /* the prototype, written from the signature */
 #include "keepfast_tunables.h" /* LANES, from tunables.toml */
 #include <math.h>
@@ -91,16 +91,16 @@ int kernel(const float *x, float *out, int64_t m, int64_t n, void *stream) {
     }
     return 0;
 }
-'''
+"""
 
-TUNABLES = '''\
+TUNABLES = """\
 # Numbers that a search may change. `choices = [...]`, `range = [lo, hi, step]` or `log2 = [lo, hi]`, and the present value.
 constraints = []                    # for example "LANES <= 32"
 
 [LANES]
 log2 = [1, 64]
 value = 1
-'''
+"""
 
 BASELINE = '''\
 """An opponent: the goal is over the fastest baseline that gives right answers."""

@@ -40,7 +40,7 @@ def root(source: Source, folder: Path) -> Path:
     limit = repository(folder) or folder
     if not found.is_relative_to(limit):
         outside = f"leaves the repository {limit}" if limit != folder else "goes up, but the task is in no git repository"
-        raise source.error(("root",), f"`root = \"{text}\"` {outside}")
+        raise source.error(("root",), f'`root = "{text}"` {outside}')
     return found
 
 

@@ -25,7 +25,7 @@ TEXTS: dict[str, str] = {
     "axes": "names of the sizes; every case binds each, the kernel gets each as int64_t after the outputs",
     "threads": "cores a kernel may use",
     "oracle": "reference: reference.py says what is right; frozen: the sources in frozen/ do (same as before, not proven right)",
-    "prepare": 'step: a `prepare` beside the entry runs before each call, inside the clock (GPU judge only)',
+    "prepare": "step: a `prepare` beside the entry runs before each call, inside the clock (GPU judge only)",
     "case": "one set of axis values",
     "case.name": "how the case is called; made from its axes when absent",
     "case.weight": "share in the overall time, normalised over the timed cases",

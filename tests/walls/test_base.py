@@ -1,0 +1,205 @@
+"""One walled process: begun, stopped, ended; and walls that cannot be entered."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from keepfast.errors import KeepfastError, MachineError, UsageError
+from keepfast.walls.base import MIB, Walls
+from tests.walls.kit import Room, inside
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+def walls_here() -> Walls:
+    return Walls.detect()
+
+
+@pytest.fixture
+def room(probe: bytes):  # type: ignore[no-untyped-def]
+    made = Room(walls_here(), probe)
+    yield made
+    made.assert_nothing_left()
+    made.close()
+
+
+def cpu_ticks(pid: int) -> int:
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_stop_is_confirmed_and_cont_lets_it_run(walled) -> None:  # type: ignore[no-untyped-def]
+    def check(room: Room) -> None:
+        with room.walls.spawn(room.wall(), room.argv("spin")) as spinning:
+            for _ in range(3):
+                assert spinning.stop() is None
+                assert spinning.stop() is None, "twice is the same"
+                before = cpu_ticks(spinning.pid)
+                time.sleep(0.03)
+                assert cpu_ticks(spinning.pid) == before
+                spinning.cont()
+            while cpu_ticks(spinning.pid) == before:
+                time.sleep(0.005)
+            assert spinning.wait(0) is None
+        assert spinning.kill() == -signal.SIGKILL
+
+    walled(check)
+
+
+def test_stopping_what_has_ended_gives_its_status(room: Room) -> None:
+    with room.walls.spawn(room.wall(), room.argv("descriptors")) as over:
+        assert over.wait(5.0) == 7
+        assert over.stop() == 7
+        over.cont()
+    assert over.kill() == 7
+    with room.walls.spawn(room.wall(), room.argv("descriptors")) as racing:
+        time.sleep(0.05)
+        assert racing.stop() == 7
+
+
+def test_a_stopped_process_can_be_killed(room: Room) -> None:
+    walled = room.walls.spawn(room.wall(profile="builder", processes=8), room.argv("outlive"))
+    assert walled.stop() is None
+    assert walled.kill() == -signal.SIGKILL
+    assert walled.kill() == -signal.SIGKILL, "once more changes nothing"
+    assert room.survivors() == []
+
+
+def test_signals_are_told_apart(room: Room) -> None:
+    with room.walls.spawn(room.wall(), room.argv("crash")) as crashed:
+        assert crashed.wait(5.0) == -signal.SIGSEGV
+    with room.walls.spawn(room.wall(), room.argv("abort")) as gave_up:
+        status = gave_up.wait(5.0)
+        assert status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGILL), "process 1 of a namespace ignores its own SIGABRT"
+
+
+def test_the_judge_is_the_parent(room: Room) -> None:
+    with room.walls.spawn(room.wall(), room.argv("sleep")) as asleep, open(f"/proc/{asleep.pid}/stat") as file:
+        assert int(file.read().rpartition(")")[2].split()[1]) == os.getpid()
+
+
+def test_files_are_taken_out_of_the_scratch_folder(walled) -> None:  # type: ignore[no-untyped-def]
+    def check(room: Room) -> None:
+        shell = ("/bin/sh", "-c", "echo made > file; exit 3", room.mark)
+        with room.walls.spawn(room.wall(profile="builder", read=("/bin", "/usr/bin"), processes=4), shell) as made:
+            assert made.wait(5.0) == 3
+            fd = os.open("file", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=made.scratch_fd)
+            with open(fd) as file:
+                assert file.read() == "made\n"
+        assert made.scratch_fd == -1
+        if room.walls.mode == "plain":
+            os.unlink(room.folder / "scratch" / "file")
+
+    walled(check)
+
+
+def test_kept_descriptors_become_three_and_on(room: Room) -> None:
+    kept = [os.open("/dev/null", os.O_RDONLY) for _ in range(5)]
+    found = room.run("descriptors", keep_fds=(kept[4], kept[0], kept[2]))
+    assert found.values == {"open": 6}
+    for fd in kept:
+        os.close(fd)
+
+
+def test_no_descriptor_of_the_judge_is_lost(room: Room) -> None:
+    room.run("nothing")
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        room.run("nothing")
+        with pytest.raises(MachineError):
+            room.walls.spawn(room.wall(), ("/nowhere/at/all",))
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_program_that_is_not_there_is_named(walled) -> None:  # type: ignore[no-untyped-def]
+    def check(room: Room) -> None:
+        with pytest.raises(MachineError, match="/nowhere/at/all") as caught:
+            room.walls.spawn(room.wall(), ("/nowhere/at/all",))
+        assert "keepfast doctor" in caught.value.text()
+        with pytest.raises(MachineError, match="start"):
+            room.walls.spawn(room.wall(read=("/etc/passwd",)), ("/etc/passwd",))
+
+    walled(check)
+
+
+def test_core_that_is_not_there_is_an_error_of_ours(room: Room) -> None:
+    with pytest.raises(MachineError, match="cores"):
+        room.walls.spawn(room.wall(cores=(1000,)), room.argv("nothing"))
+
+
+def test_walls_are_never_thinner_than_asked_for(room: Room) -> None:
+    with pytest.raises(MachineError, match="Landlock|namespaces"):
+        replace(room.walls, landlock=0 if room.walls.landlock == 0 else 1000).spawn(room.wall(), room.argv("nothing")).kill()
+        pytest.skip("this kernel has no Landlock to ask too much of")
+
+
+@pytest.mark.parametrize("path", ["/", "relative/path", "/proc/../"])
+def test_a_list_that_opens_everything_is_a_mistake(room: Room, path: str) -> None:
+    with pytest.raises(ValueError, match="whole machine|absolute"):
+        room.walls.spawn(room.wall(read=(path,)), room.argv("nothing"))
+
+
+def test_what_is_read_is_not_in_the_scratch_folder(room: Room) -> None:
+    (room.folder / "scratch").mkdir(exist_ok=True)
+    with pytest.raises(ValueError, match="inside the scratch"):
+        room.walls.spawn(room.wall(read=(str(room.folder / "scratch"),)), room.argv("nothing"))
+
+
+def test_partial_walls_name_the_folder_that_is_closed(probe: bytes) -> None:
+    def check(room: Room) -> None:
+        closed = room.folder / "closed"
+        (closed / "inner").mkdir(parents=True)
+        closed.chmod(0o700)
+        with pytest.raises(MachineError, match="closed to other users") as caught:
+            room.walls.spawn(room.wall(read=(str(closed / "inner"),)), room.argv("nothing"))
+        assert f"chmod o+x {closed}" in caught.value.text()
+        room.run("nothing")
+
+    inside("partial as root", probe, check)
+
+
+def test_namespaces_open_what_lies_in_a_closed_folder(probe: bytes) -> None:
+    def check(room: Room) -> None:
+        closed = room.folder / "closed"
+        (closed / "inner").mkdir(parents=True)
+        closed.chmod(0o700)
+        (closed / "inner" / "file").write_text("x")
+        (room.folder / "way").symlink_to("closed/inner")
+        paths = (str(closed / "inner" / "file"), str(room.folder / "way" / "file"))
+        found = room.run("read", *paths, read=(str(room.probe), str(room.folder / "way"))).values
+        assert found == {f"read {path}": 0 for path in paths}
+
+    inside("root", probe, check)
+
+
+def test_detect_refuses_nonsense() -> None:
+    with pytest.raises(UsageError, match="unknown strength"):
+        Walls.detect("thick")  # type: ignore[arg-type]
+
+
+def test_facts_name_what_holds() -> None:
+    found = walls_here()
+    names = [fact.name for fact in found.facts]
+    assert {"namespaces", "landlock", "seccomp", "scratch quota", "uid"} <= set(names)
+    assert all(fact.value for fact in found.facts)
+    assert isinstance(found, Walls)
+
+
+def test_many_at_once(room: Room) -> None:
+    walled = [room.walls.spawn(room.wall(scratch=str(room.folder / f"scratch{n}")), room.argv("sleep")) for n in range(8)]
+    assert len({w.pid for w in walled}) == 8
+    assert len(room.survivors()) >= 8
+    for one in walled:
+        one.kill()
+    assert room.survivors() == []
+
+
+def test_errors_are_for_people() -> None:
+    assert issubclass(MachineError, KeepfastError)
+    assert MIB == 1 << 20
