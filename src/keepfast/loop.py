@@ -315,7 +315,7 @@ class _Loop:
             self.ledger.add_direct(self.run.id, direct)
             self.progress = replace(self.progress, directs=(*self.progress.directs, direct))
             crash.point("direct-stored", self.champion.n)
-            self.emit(Event("direct", said(direct), n=direct.n))
+            self.emit(Event("direct", said(direct), n=direct.n, direct=direct))
 
     def close(self, state: str, why: str) -> End:
         """Measure the champion once more, in fresh rounds, and say what to ship. After a stop only what is missing is measured."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from keepfast.loop import run as turn
 from keepfast.materialise import Workshop, tree_hash
 from keepfast.model import Calibration, Candidate, End, Event, File, Run, Task, Verdict
 from keepfast.options import RunOptions
+from keepfast.options import settings as options_of
 from keepfast.propose.base import Proposer
 from keepfast.propose.sequence import named
 from keepfast.shop import Shop
@@ -47,15 +49,9 @@ def _run_record(ready: Shop, ledger: Ledger, options: RunOptions) -> tuple[Run, 
         return lifecycle.resumable(ready.task, ledger, ready.machine), ("going on where it ended",)
     with ledger.hold(""):
         seed = secrets.randbits(32) if options.seed is None else options.seed
-        began = lifecycle.new_run(ready.task, ready.repo, ledger, lifecycle.Options(ready.machine, seed, _settings(options)))
+        began = lifecycle.new_run(ready.task, ready.repo, ledger, lifecycle.Options(ready.machine, seed, options_of(options, ready.task)))
     edited = f"uncommitted edits are part of this run: {', '.join(began.edited)}" if began.edited else ""
     return began.run, tuple(note for note in (edited,) if note)
-
-
-def _settings(options: RunOptions) -> tuple[tuple[str, str], ...]:
-    given = {"proposer": ",".join(options.proposer), "sampler": options.sampler, "walls": options.walls}
-    given |= {name: f"{value:g}" for name in ("goal", "experiments", "hours", "dry") if (value := getattr(options, name)) is not None}
-    return tuple(given.items())
 
 
 def _proposer(options: RunOptions) -> Proposer:
@@ -67,11 +63,13 @@ def _live(ready: Shop, ledger: Ledger, run: Run, notes: tuple[str, ...], options
     """The loop under a live view; then the report and the closing lines."""
     from rich.console import Console
 
+    from keepfast.report import book
     from keepfast.report.live import Live
 
     run = replace(run, machine=ready.machine)
     console = Console(stderr=options.json, highlight=False)
-    with Live(ready.task, run, console) as live, shop.judge(ready, live, _known(ledger, run)) as judge:
+    past = book.read(ledger, run, ready.task) if options.resume else None
+    with Live(ready.task, run, console, book=past) as live, shop.judge(ready, live, _known(ledger, run)) as judge:
         for note in (*notes, f"task: {judge.lint().score}"):
             live(Event("note", note))
         end = turn(Session(ready.task, ready.repo, ledger, judge, _proposer(options), run, live))
@@ -106,14 +104,20 @@ def _diff(ready: Shop, ledger: Ledger, run: Run, n: int) -> str:
 
 
 def _detach(folder: Path, options: RunOptions) -> int:
-    """The same command in a session of its own, its output in .keepfast/run.log."""
+    """The same command in a session of its own, its output in .keepfast/run.log; returns when it holds the ledger or has ended."""
     from keepfast.cli.done import tell
 
     ready = shop.open_shop(folder, options)
     log = ready.repo.ensure_state() / "run.log"
-    with log.open("ab") as out:
+    began = log.stat().st_size if log.exists() else 0
+    with log.open("ab") as out, Ledger.open(ready.repo.state) as ledger:
         argv = [sys.executable, "-m", "keepfast", *(a for a in sys.argv[1:] if a != "--detach")]
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        while child.poll() is None and not ((holder := ledger.holder()) and holder.pid == child.pid and holder.run):
+            time.sleep(0.05)
+    if child.returncode:
+        print(log.read_bytes()[began:].decode(errors="replace"), file=sys.stderr)
+        return child.returncode
     facts = (("pid", str(child.pid)), ("log", str(log)))
     tell(f"running in the background as process {child.pid}, output in {log}", "keepfast log --follow", json=options.json, facts=facts)
     return exits.OK
@@ -132,9 +136,9 @@ class Check(Struct, frozen=True):
     verdict: Verdict
 
 
-def check(folder: Path, json: bool) -> int:
+def check(folder: Path, options: RunOptions) -> int:
     """`keepfast check`: lint the task, judge the working tree once against the champion, or against HEAD before there is one."""
-    ready = shop.open_shop(folder)
+    ready, json = shop.open_shop(folder, options), options.json
     candidate = _hand(ready.task)
     with Ledger.open(ready.repo.ensure_state()) as ledger:
         champion, against = _opponent(ready, ledger, candidate)
@@ -218,9 +222,9 @@ class Calibrated(Struct, frozen=True):
     biased: bool
 
 
-def calibrate(folder: Path, json: bool) -> int:
+def calibrate(folder: Path, options: RunOptions) -> int:
     """`keepfast calibrate`: measure ceilings and noise anew, and store them."""
-    ready = shop.measured(shop.open_shop(folder))
+    ready, json = shop.measured(shop.open_shop(folder, options)), options.json
     start = _hand(ready.task)
     with Ledger.open(ready.repo.ensure_state()) as ledger, ledger.hold(""):
         with shop.judge(ready, lambda event: None if json else _murmur(event), lambda code: None) as judge:

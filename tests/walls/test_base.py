@@ -134,14 +134,19 @@ def test_core_that_is_not_there_is_an_error_of_ours(room: Room) -> None:
 
 
 def test_walls_are_never_thinner_than_asked_for(room: Room) -> None:
-    with pytest.raises(MachineError, match="Landlock|namespaces"):
-        replace(room.walls, landlock=0 if room.walls.landlock == 0 else 1000).spawn(room.wall(), room.argv("nothing")).kill()
-        pytest.skip("this kernel has no Landlock to ask too much of")
+    if room.walls.mode == "plain":
+        pytest.skip("no namespaces here to ask too much of")
+    if os.getuid() == 0:
+        wrong = replace(room.walls, program=str(room.probe))
+    else:
+        wrong = replace(room.walls, mode="root")  # an ordinary user may not make these
+    with pytest.raises(MachineError, match="cannot enter the walls"):
+        wrong.spawn(room.wall(), room.argv("nothing"))
 
 
 @pytest.mark.parametrize("path", ["/", "relative/path", "/proc/../"])
 def test_a_list_that_opens_everything_is_a_mistake(room: Room, path: str) -> None:
-    with pytest.raises(ValueError, match="whole machine|absolute"):
+    with pytest.raises(ValueError, match=r"whole machine|absolute"):
         room.walls.spawn(room.wall(read=(path,)), room.argv("nothing"))
 
 

@@ -6,17 +6,18 @@ from pathlib import Path
 
 import typer
 
-from keepfast.cli.args import Json, TaskArg
+from keepfast.cli.args import Json, TaskArg, Trust, Walls
 
 EXAMPLE = "keepfast check tasks/rmsnorm"
 
 
-def command(task: TaskArg = Path(), json: Json = False) -> None:
+def command(task: TaskArg = Path(), walls: Walls = "auto", trust: Trust = False, json: Json = False) -> None:
     """Lint the task, then judge the working tree once against the champion.
 
     The first thing to type after editing a kernel by hand. Nothing is kept: the verdict is the exit code (0 would be kept,
     3 reject, 4 suspect, 5 void, 6 revert; 2 when the task itself is refused).
     """
     from keepfast import run
+    from keepfast.options import RunOptions
 
-    raise typer.Exit(run.check(task, json))
+    raise typer.Exit(run.check(task, RunOptions(walls=walls, trust_candidate=trust, json=json)))
