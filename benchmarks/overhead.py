@@ -1,6 +1,6 @@
 """What keepfast itself costs: loop, ledger and git with recorded evaluations, and reading a long run back.
 
-    python benchmarks/overhead.py [--experiments 10000] [--folder benchmarks/overhead.work] [--out benchmarks/results/overhead.json]
+    python benchmarks/overhead.py [--experiments 10000] [--folder /tmp/keepfast-overhead] [--out benchmarks/results/overhead.json]
 
 The loop is the real one, on a real repository; only the judge answers from a record, at once and with as many raw rounds as the real
 one has. Three of four proposals are patches, the others whole files; 1 in 20 is kept. Then the commands are timed on that run, each in
@@ -18,6 +18,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -35,6 +36,7 @@ HERE = Path(__file__).parent
 FIRST = 1000  # experiments that the figure per experiment and the memory growth are about
 BLOCK = 100  # experiments between two samples
 REPEATS = 5
+COMMANDS = (("log",), ("show", "N"), ("show", "N", "--diff"), ("report",), ("status",))  # N: the last keep
 MACHINE = model.Machine("recorded", 1, "", "", "none", hash="recorded")
 TASK = """\
 schema = 1
@@ -172,9 +174,8 @@ def turn(where: Path, experiments: int, meter: Meter) -> None:
 
 def reads(where: Path, experiments: int) -> tuple[Read, ...]:
     """The commands of the command line on the whole run, each in its own process."""
-    kept = experiments - experiments % 20
-    commands = (("log",), ("show", str(kept)), ("show", str(kept), "--diff"), ("report",), ("status",))
-    return tuple(_timed(where, argv) for argv in commands)
+    kept = str(experiments - experiments % 20)
+    return tuple(_timed(where, tuple(kept if word == "N" else word for word in argv)) for argv in COMMANDS)
 
 
 def _timed(where: Path, argv: tuple[str, ...]) -> Read:
@@ -239,7 +240,8 @@ def tell(found: Report) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--experiments", type=int, default=10_000, help=f"at least {BLOCK}")
-    parser.add_argument("--folder", type=Path, default=HERE / "overhead.work", help="where the run is kept between two calls")
+    kept = Path(tempfile.gettempdir()) / "keepfast-overhead"
+    parser.add_argument("--folder", type=Path, default=kept, help="where the run is kept between two calls")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "overhead.json")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)

@@ -60,8 +60,11 @@ def test_run_defaults(keepfast: Call, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "call"),
     [
-        ("check tasks/a --json", ("check", Path("tasks/a"), True)),
-        ("calibrate tasks/a", ("calibrate", Path("tasks/a"), False)),
+        ("check tasks/a --json", ("check", Path("tasks/a"), RunOptions(json=True))),
+        (
+            "calibrate tasks/a --walls none --trust-candidate",
+            ("calibrate", Path("tasks/a"), RunOptions(walls="none", trust_candidate=True)),
+        ),
         ("demo --folder /tmp/x", ("demo", Path("/tmp/x"), False)),
         ("demo", ("demo", None, False)),
     ],
@@ -72,7 +75,9 @@ def test_the_others(keepfast: Call, monkeypatch: pytest.MonkeyPatch, words: str,
     assert story.calls == [call]
 
 
-@pytest.mark.parametrize("words", ["run --walls wall", "run --sampler tpr", "run --experiments 0", "run --experiments x", "run --nope"])
+@pytest.mark.parametrize(
+    "words", ["run --walls wall", "check --walls wall", "run --sampler tpr", "run --experiments 0", "run --experiments x", "run --nope"]
+)
 def test_wrong_words_are_usage_errors(keepfast: Call, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     story = told(monkeypatch, 0)
     said = keepfast(*words.split())

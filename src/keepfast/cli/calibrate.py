@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from keepfast.cli.args import Json, TaskArg, Trust, Walls
+from keepfast.cli.args import Json, TaskArg, Trust, Walls, one_of
 
 EXAMPLE = "keepfast calibrate tasks/rmsnorm"
 
@@ -17,6 +17,6 @@ def command(task: TaskArg = Path(), walls: Walls = "auto", trust: Trust = False,
     Says the smallest gain that can be judged here, and how many experiments an hour. `run` does this by itself when it must.
     """
     from keepfast import run
-    from keepfast.options import RunOptions
+    from keepfast.options import WALLS, RunOptions
 
-    raise typer.Exit(run.calibrate(task, RunOptions(walls=walls, trust_candidate=trust, json=json)))
+    raise typer.Exit(run.calibrate(task, RunOptions(walls=one_of("--walls", walls, WALLS), trust_candidate=trust, json=json)))

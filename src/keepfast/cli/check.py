@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from keepfast.cli.args import Json, TaskArg, Trust, Walls
+from keepfast.cli.args import Json, TaskArg, Trust, Walls, one_of
 
 EXAMPLE = "keepfast check tasks/rmsnorm"
 
@@ -18,6 +18,6 @@ def command(task: TaskArg = Path(), walls: Walls = "auto", trust: Trust = False,
     3 reject, 4 suspect, 5 void, 6 revert; 2 when the task itself is refused).
     """
     from keepfast import run
-    from keepfast.options import RunOptions
+    from keepfast.options import WALLS, RunOptions
 
-    raise typer.Exit(run.check(task, RunOptions(walls=walls, trust_candidate=trust, json=json)))
+    raise typer.Exit(run.check(task, RunOptions(walls=one_of("--walls", walls, WALLS), trust_candidate=trust, json=json)))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from keepfast.cli.args import Json, TaskArg
+from keepfast.cli.args import Json, TaskArg, Trust, Walls, one_of
 
 TASK = "as task.toml says"
 EXAMPLE = "keepfast run tasks/rmsnorm --hours 8 --detach"
@@ -27,8 +27,8 @@ def command(
         float | None, typer.Option(metavar="X", min=0, help="Stop when X times faster, over what the task says.", show_default=TASK)
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="S", min=0, help="Seed of the run.", show_default="drawn")] = None,
-    walls: Annotated[str, typer.Option(metavar="WALLS", help="Walls to judge in: auto, walls, partial or none.")] = "auto",
-    trust_candidate: Annotated[bool, typer.Option("--trust-candidate", help="Judge without walls: for code that you wrote.")] = False,
+    walls: Walls = "auto",
+    trust_candidate: Trust = False,
     sampler: Annotated[str, typer.Option(metavar="NAME", help="How search samples: tpe or random.")] = "tpe",
     json: Json = False,
 ) -> None:
@@ -49,17 +49,9 @@ def command(
         dry=dry,
         goal=goal,
         seed=seed,
-        walls=_one_of("--walls", walls, WALLS),
+        walls=one_of("--walls", walls, WALLS),
         trust_candidate=trust_candidate,
-        sampler=_one_of("--sampler", sampler, SAMPLERS),
+        sampler=one_of("--sampler", sampler, SAMPLERS),
         json=json,
     )
     raise typer.Exit(run.start(task, options))
-
-
-def _one_of(option: str, word: str, known: tuple[str, ...]) -> str:
-    from keepfast.errors import UsageError, nearest
-
-    if word not in known:
-        raise UsageError(f"{option} cannot be `{word}`.{nearest(word, known)}", next_step=f"one of: {', '.join(known)}")
-    return word

@@ -159,6 +159,6 @@ def compiled(source: bytes, arch: tuple[int, ...]) -> bytes:
         nvrtc.nvrtcGetProgramLog(program, log)
         raise CudaError(f"contents.cu does not compile: {log.decode()}")
     size = ok(nvrtc.nvrtcGetCUBINSize(program), "nvrtcGetCUBINSize")
-    image = b" " * size
+    image = bytes(size)
     ok(nvrtc.nvrtcGetCUBIN(program, image), "nvrtcGetCUBIN")
     return image

@@ -115,7 +115,11 @@ def decode(data: bytes) -> Plan:
 
 def check(plan: Plan) -> None:
     """PlanError when the plan is too large, refers to what is not there, or touches memory outside its segments."""
-    counts = ((len(plan.images), MAX_IMAGES, "images"), (len(plan.nodes), MAX_NODES, "nodes"), (len(plan.segments), MAX_SEGMENTS, "segments"))
+    counts = (
+        (len(plan.images), MAX_IMAGES, "images"),
+        (len(plan.nodes), MAX_NODES, "nodes"),
+        (len(plan.segments), MAX_SEGMENTS, "segments"),
+    )
     if plan.version != VERSION:
         raise PlanError(f"version {plan.version}, known is {VERSION}")
     if large := next((f"{n} {what}; a plan may have {most}" for n, most, what in counts if n > most), ""):
