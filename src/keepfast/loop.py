@@ -20,6 +20,7 @@ from keepfast.model import (
     Begin,
     Budget,
     Candidate,
+    Direct,
     End,
     Event,
     Experiment,
@@ -250,15 +251,27 @@ class _Loop:
 
     def judge(self, candidate: Candidate) -> Verdict:
         """The judge's verdict. What the machine spoilt is run again, a few times, and costs the candidate nothing."""
-        verdict = self.s.judge.evaluate(candidate, self.champion, self.progress.standing())
+        verdict = self._evaluate(candidate)
         for wait in VOID_WAITS:
             if verdict.kind is not Kind.VOID or self.interrupt.asked:
                 break
-            self.emit(Event("note", f"void: {verdict.detail}; again in {wait:.0f} s", n=candidate.n))
-            self.s.clock.sleep(wait)
-            verdict = self.s.judge.evaluate(candidate, self.champion, self.progress.standing())
+            self._wait(wait, verdict.detail)
+            verdict = self._evaluate(candidate)
         crash.point("judged", candidate.n)
         return verdict
+
+    def _evaluate(self, candidate: Candidate) -> Verdict:
+        try:
+            return self.s.judge.evaluate(candidate, self.champion, self.progress.standing())
+        except MachineError as error:  # what the machine did is void, however the judge says so
+            return Verdict(Kind.VOID, Reason.MACHINE, error.what)
+
+    def _wait(self, seconds: float, why: str) -> None:
+        """Give the machine time to become fit again; a first Ctrl-C ends the waiting."""
+        self.emit(Event("note", f"void: {why}; again in {seconds:.0f} s", n=self.next_n))
+        until = self.s.clock.monotonic() + seconds
+        while not self.interrupt.asked and (rest := until - self.s.clock.monotonic()) > 0:
+            self.s.clock.sleep(min(rest, 0.5))
 
     def _commit(self, candidate: Candidate) -> Candidate:
         if sum(len(f.data) for f in candidate.files) > STORED:
@@ -310,12 +323,21 @@ class _Loop:
 
     def _measure(self, opponents: tuple[str, ...], final: bool) -> None:
         for opponent in opponents:
-            direct = self.s.judge.compare(self.champion, opponent, DIRECT_ROUNDS, final)
+            direct = self._compare(opponent, final)
             crash.point("direct-measured", self.champion.n)
             self.ledger.add_direct(self.run.id, direct)
             self.progress = replace(self.progress, directs=(*self.progress.directs, direct))
             crash.point("direct-stored", self.champion.n)
             self.emit(Event("direct", said(direct), n=direct.n, direct=direct))
+
+    def _compare(self, opponent: str, final: bool) -> Direct:
+        """MachineError when the machine stays unfit: a champion that cannot be measured is not built upon."""
+        for wait in VOID_WAITS:
+            try:
+                return self.s.judge.compare(self.champion, opponent, DIRECT_ROUNDS, final)
+            except MachineError as error:
+                self._wait(wait, error.what)
+        return self.s.judge.compare(self.champion, opponent, DIRECT_ROUNDS, final)
 
     def close(self, state: str, why: str) -> End:
         """Measure the champion once more, in fresh rounds, and say what to ship. After a stop only what is missing is measured."""

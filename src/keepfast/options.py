@@ -6,8 +6,9 @@ None or empty means "not given": the task decides, then the default.
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from keepfast.model import Task
+from keepfast.model import Run, Task
 
 WALLS = ("auto", "walls", "partial", "none")
 SAMPLERS = ("tpe", "random")
@@ -37,3 +38,12 @@ def settings(options: RunOptions, task: Task) -> tuple[tuple[str, str], ...]:
     asked |= {name: getattr(budget, name) for name in ("experiments", "hours", "dry", "dollars")}
     words = tuple((name, str(value)) for name, value in asked.items() if value is not None)
     return (("proposer", ",".join(options.proposer)), ("sampler", options.sampler), ("walls", options.walls), *words)
+
+
+def as_begun(task: Task, run: Run) -> Task:
+    """The task with the goal and the budget that `run` was begun with: what `settings` wrote, read back."""
+    said = dict(run.settings)
+    kinds = {"experiments": int, "dry": int, "hours": float, "dollars": float}
+    budget = replace(task.budget, **{name: kind(said[name]) for name, kind in kinds.items() if name in said})
+    goal = replace(task.goal, speedup=float(said["goal"])) if "goal" in said else task.goal
+    return replace(task, goal=goal, budget=budget)

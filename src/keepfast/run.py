@@ -16,14 +16,14 @@ from msgspec.structs import replace
 
 from keepfast import exits, lifecycle, settings, shop
 from keepfast.errors import TaskError
-from keepfast.judge import decide
+from keepfast.judge import decide, guard
 from keepfast.judge.lint import Report
-from keepfast.ledger import Ledger
+from keepfast.ledger import Ledger, lock
 from keepfast.loop import Session
 from keepfast.loop import run as turn
-from keepfast.materialise import Workshop, tree_hash
+from keepfast.materialise import Workshop, refusal, tree_hash
 from keepfast.model import Calibration, Candidate, End, Event, File, Run, Task, Verdict
-from keepfast.options import RunOptions
+from keepfast.options import RunOptions, as_begun
 from keepfast.options import settings as options_of
 from keepfast.propose.base import Proposer
 from keepfast.propose.sequence import named
@@ -37,10 +37,34 @@ def start(folder: Path, options: RunOptions) -> int:
     """`keepfast run`."""
     if options.detach:
         return _detach(folder, options)
-    ready = shop.open_shop(folder, options)
+    proposer, ready = _proposer(options), shop.open_shop(folder, options)
+    score = _fit(ready, options)
     with Ledger.open(ready.repo.ensure_state()) as ledger:
         run, notes = _run_record(ready, ledger, options)
-        return _live(shop.measured(ready), ledger, run, notes, options)
+        if options.resume:
+            ready = replace(ready, task=shop.with_options(as_begun(ready.task, run), options))
+        return _live(shop.measured(ready), Told(ledger, run, (*notes, f"task: {score.score}")), proposer, options)
+
+
+def _fit(ready: Shop, options: RunOptions) -> Report:
+    """The task's mutation score. Whatever can be refused before anything is written is refused here."""
+    if lock.holder(ready.repo.state) is not None:
+        with lock.held(ready.repo.state, ""):  # UsageError that says who, unless it has ended by now
+            pass
+    if options.resume:
+        with Ledger.open(ready.repo.state, readonly=True) as ledger:
+            lifecycle.resumable(ready.task, ledger, ready.machine)
+    _hand(ready.task)
+    with shop.judge(ready, lambda event: None, lambda code: None) as judge:
+        return judge.lint()
+
+
+class Told(Struct, frozen=True):
+    """A run, where it is written down, and what the user should know of it."""
+
+    ledger: Ledger
+    run: Run
+    notes: tuple[str, ...]
 
 
 def _run_record(ready: Shop, ledger: Ledger, options: RunOptions) -> tuple[Run, tuple[str, ...]]:
@@ -59,20 +83,20 @@ def _proposer(options: RunOptions) -> Proposer:
     return named(",".join(names))
 
 
-def _live(ready: Shop, ledger: Ledger, run: Run, notes: tuple[str, ...], options: RunOptions) -> int:
+def _live(ready: Shop, told: Told, proposer: Proposer, options: RunOptions) -> int:
     """The loop under a live view; then the report and the closing lines."""
     from rich.console import Console
 
     from keepfast.report import book
     from keepfast.report.live import Live
 
-    run = replace(run, machine=ready.machine)
+    ledger, run = told.ledger, replace(told.run, machine=ready.machine)
     console = Console(stderr=options.json, highlight=False)
     past = book.read(ledger, run, ready.task) if options.resume else None
     with Live(ready.task, run, console, book=past) as live, shop.judge(ready, live, _known(ledger, run)) as judge:
-        for note in (*notes, f"task: {judge.lint().score}"):
+        for note in told.notes:
             live(Event("note", note))
-        end = turn(Session(ready.task, ready.repo, ledger, judge, _proposer(options), run, live))
+        end = turn(Session(ready.task, ready.repo, ledger, judge, proposer, run, live))
     return _closing(ready, ledger, end, options)
 
 
@@ -139,11 +163,14 @@ class Check(Struct, frozen=True):
 def check(folder: Path, options: RunOptions) -> int:
     """`keepfast check`: lint the task, judge the working tree once against the champion, or against HEAD before there is one."""
     ready, json = shop.open_shop(folder, options), options.json
-    candidate = _hand(ready.task)
-    with Ledger.open(ready.repo.ensure_state()) as ledger:
-        champion, against = _opponent(ready, ledger, candidate)
-        with ledger.hold(""):
-            score, verdict = _judged(shop.measured(ready), ledger, candidate, champion, json)
+    score, candidate = _fit(ready, options), _hand(ready.task)
+    refused = guard.check(ready.task, candidate, candidate)
+    if isinstance(refused, guard.Refused):
+        verdict, against = refusal(refused.reason, refused.detail), "nothing: it was turned away before"
+    else:
+        with Ledger.open(ready.repo.ensure_state()) as ledger, ledger.hold(""):
+            champion, against = _opponent(ready, ledger, candidate)
+            verdict = _judged(shop.measured(ready), ledger, candidate, champion, json)
     _tell_check(ready, score, against, verdict, json)
     return exits.of_kind(verdict.kind)
 
@@ -158,7 +185,7 @@ def _hand(task: Task) -> Candidate:
             where=linked,
             next_step=f"cp --remove-destination $(readlink -f {linked}) {linked}",
         )
-    files = tuple(File(p, (root / p).read_bytes()) for p in paths)
+    files = tuple(File(p, (root / p).read_bytes(), bool((root / p).stat().st_mode & 0o100)) for p in paths)
     return Candidate(files, tree_hash(files), "")
 
 
@@ -174,17 +201,16 @@ def _opponent(ready: Shop, ledger: Ledger, candidate: Candidate) -> tuple[Candid
     return candidate, "itself"
 
 
-def _judged(ready: Shop, ledger: Ledger, candidate: Candidate, champion: Candidate, quiet: bool) -> tuple[Report, Verdict]:
-    """The task's mutation score, and the verdict on the candidate; on the champion alone when they are the same."""
+def _judged(ready: Shop, ledger: Ledger, candidate: Candidate, champion: Candidate, quiet: bool) -> Verdict:
+    """The verdict on the candidate; on the champion alone when they are the same."""
     known = ledger.calibration(ready.machine.hash, ready.task.hash)
     with shop.judge(ready, lambda event: None if quiet else _murmur(event), lambda code: None) as judge:
-        score = judge.lint()
         verdict = judge.ready(champion, known)
         if judge.calibration is not None and judge.calibration != known:
             ledger.add_calibration(ready.task.hash, judge.calibration)
         if candidate.tree == champion.tree or not verdict.kept:
-            return score, verdict
-        return score, judge.evaluate(candidate, champion, ())
+            return verdict
+        return judge.evaluate(candidate, champion, ())
 
 
 def _murmur(event: Event) -> None:
@@ -224,8 +250,9 @@ class Calibrated(Struct, frozen=True):
 
 def calibrate(folder: Path, options: RunOptions) -> int:
     """`keepfast calibrate`: measure ceilings and noise anew, and store them."""
-    ready, json = shop.measured(shop.open_shop(folder, options)), options.json
-    start = _hand(ready.task)
+    ready, json = shop.open_shop(folder, options), options.json
+    _fit(ready, options)
+    ready, start = shop.measured(ready), _hand(ready.task)
     with Ledger.open(ready.repo.ensure_state()) as ledger, ledger.hold(""):
         with shop.judge(ready, lambda event: None if json else _murmur(event), lambda code: None) as judge:
             verdict = judge.ready(start, None)

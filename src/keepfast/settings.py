@@ -21,6 +21,11 @@ def crash_point() -> str:
     return os.environ.get("KEEPFAST_CRASH", "")
 
 
+def reference_environment(threads: int) -> dict[str, str]:
+    """The user's environment for the human's own Python, with NumPy's libraries held to `threads`."""
+    return os.environ | {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "OPENBLAS", "MKL", "BLIS")}
+
+
 def git_environment() -> dict[str, str]:
     """The user's environment for git, less the GIT_ variables that would point it at another repository or index."""
     keep = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_EXEC_PATH")

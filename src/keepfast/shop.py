@@ -16,6 +16,7 @@ from random import Random
 from msgspec import Struct
 from msgspec.structs import replace
 
+from keepfast import native
 from keepfast.device import cpu
 from keepfast.errors import MachineError, UsageError
 from keepfast.judge.contents import Library
@@ -47,7 +48,7 @@ def task_folder(name: Path) -> Path:
     for place in (name, Path("tasks") / name, Path("examples/cpu") / name):
         if (place / "task.toml").is_file():
             return place.resolve()
-    raise UsageError(f"no task at `{name}`: no task.toml there", next_step=f"keepfast init {name.name}   makes one")
+    raise UsageError(f"no task at `{name}`: no task.toml there", next_step=f"keepfast init {name.name or 'NAME'}   makes one")
 
 
 def open_shop(folder: Path, options: RunOptions = DEFAULT) -> Shop:
@@ -59,6 +60,7 @@ def open_shop(folder: Path, options: RunOptions = DEFAULT) -> Shop:
         raise MachineError(
             f"the task wants {task.threads} threads, this process may use {available} cores", where=f"{folder}/task.toml: threads"
         )
+    native.compiler()  # MachineError now, not when the first kernel is built
     walls = detect_walls(options)
     return Shop(Repo.find(Path(task.folder)), task, walls, cpu.fingerprint(walls.strength), Library())
 

@@ -123,7 +123,7 @@ def test_void_is_run_again_and_costs_nothing(where: Path, ledger: Ledger) -> Non
     judge = RecordedJudge(lambda c, a: answers.pop(0), logs=lambda c: -0.18)
     end = go(where, ledger, [], judge=judge, script=values(2), clock=clock)
     assert kinds(ledger) == ["start", "faster", "slower"]
-    assert clock.slept == list(loop.VOID_WAITS[:2])
+    assert sum(clock.slept) == pytest.approx(sum(loop.VOID_WAITS[:2]))
     assert end.keeps == 1
 
 
@@ -140,6 +140,52 @@ def test_a_machine_that_is_never_fit_ends_the_run(where: Path, ledger: Ledger) -
     with pytest.raises(MachineError, match="not fit to judge 5 experiments in a row: a noisy neighbour"):
         go(where, ledger, [], judge=RecordedJudge(lambda c, a: void("a noisy neighbour"), logs=lambda c: 0.0), script=values(9))
     assert ledger.runs()[0].state == "interrupted"
+
+
+def test_a_machine_error_of_the_judge_is_void(where: Path, ledger: Ledger) -> None:
+    errors = [MachineError("the compiler is gone"), MachineError("steal time")]
+
+    class Judge(RecordedJudge):
+        def evaluate(self, candidate: model.Candidate, against: model.Candidate, standing: tuple[model.CaseStanding, ...]) -> model.Verdict:
+            if errors:
+                raise errors.pop()
+            return super().evaluate(candidate, against, standing)
+
+    assert go(where, ledger, [], judge=Judge([keep(1.1)]), script=values(1)).keeps == 1
+    assert kinds(ledger) == ["start", "faster"]
+
+
+@pytest.mark.parametrize(("failures", "state"), [(3, "deck-done"), (4, "interrupted")])
+def test_a_champion_that_cannot_be_measured_is_not_built_upon(where: Path, ledger: Ledger, failures: int, state: str) -> None:
+    errors = [MachineError("the champion, kept before, now fails")] * failures
+
+    class Judge(RecordedJudge):
+        def compare(self, champion: model.Candidate, opponent: str, rounds: int, final: bool) -> model.Direct:
+            if errors:
+                raise errors.pop()
+            return super().compare(champion, opponent, rounds, final)
+
+    verdicts = [keep(1.1)] * 6
+    if state == "interrupted":
+        with pytest.raises(MachineError, match="now fails"):
+            go(where, ledger, [], judge=Judge(verdicts), script=values(6))
+    else:
+        go(where, ledger, [], judge=Judge(verdicts), script=values(6))
+    assert ledger.runs()[0].state == state
+    assert len(kinds(ledger)) == (6 if state == "interrupted" else 7)
+
+
+def test_ctrl_c_ends_the_waiting(where: Path, ledger: Ledger) -> None:
+    class Clock(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if len(self.slept) == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    clock = Clock()
+    judge = RecordedJudge(lambda c, a: void(), logs=lambda c: 0.0)
+    end = go(where, ledger, [], judge=judge, script=values(1), clock=clock)
+    assert (end.state, kinds(ledger), len(clock.slept)) == ("stopped", ["start", "machine"], 2)
 
 
 # --------------------------------------------------------------------------------------------- what ends a run
@@ -418,9 +464,9 @@ def test_the_judge_is_asked_with_the_champion_and_history(where: Path, ledger: L
 
 def test_an_error_of_ours_leaves_a_run_that_can_be_resumed(where: Path, ledger: Ledger) -> None:
     def fail() -> None:
-        raise MachineError("the compiler is gone")
+        raise TaskError("the reference has changed")
 
-    with pytest.raises(MachineError):
+    with pytest.raises(TaskError):
         go(where, ledger, [], judge=at(3, fail, [keep(1.1)]), script=values(2))
     assert ledger.runs()[0].state == "interrupted"
     assert go(where, ledger, [keep(1.1), revert()]).state == "deck-done"

@@ -20,7 +20,7 @@ struct S { int a; void (*call)(int); };
 enum { A, B };
 int array[] = { 1, 2 };
 
-EXPORT __attribute__((noinline)) void
+extern __attribute__((noinline, aligned(16))) __attribute__((target("avx2"))) void
 multi_line(
     const float *restrict x, /* the input */
     float * __restrict__ y, // the output, n
@@ -41,7 +41,13 @@ extern "C" {
 signed char *pointer(int8_t *p, _Bool flag, void *any, const char *name) { return p; }
 void callback(float *x, void (*f)(float)) { }
 void unnamed(float *, int n) { }
-void words(IN float *x, OUT float *RESTRICT y, MY_TYPE *z, struct S *s) { }
+void words(float *__restrict x, MY_TYPE *z, struct S *s) { }
+unsigned long old_style(start, buffer, length)
+    unsigned long start;
+    const unsigned char *buffer, *end;
+    unsigned length;
+{ return start; }
+static int old_style_too(a, b, c) float a[4], *b; { return c; }
 #ifdef __cplusplus
 }
 #endif
@@ -53,7 +59,7 @@ def types(symbol: str) -> list[tuple[str, str, str]]:
 
 
 def test_defined() -> None:
-    names = ("multi_line", "reduce", "fixed", "none", "empty", "pointer", "callback", "unnamed", "words")
+    names = ("multi_line", "reduce", "fixed", "none", "empty", "pointer", "callback", "unnamed", "words", "old_style", "old_style_too")
     assert defined(TEXT) == names
 
 
@@ -64,13 +70,12 @@ def test_over_several_lines() -> None:
         ("y", "float *", "float32"),
         ("n", "const unsigned long long", "uint64"),
     ]
-    assert (found.returns.base, found.returns.pointers, found.static) == ("void", 0, False)
-    assert TEXT.split("\n")[found.line - 1] == "multi_line("
+    assert (found.returns.base, found.returns.pointers) == ("void", 0)
+    assert TEXT[found.at :].startswith("multi_line(\n    const float *restrict x")
 
 
 def test_static_with_array_notation() -> None:
     found = find(TEXT, "reduce")
-    assert found.static
     assert found.returns.dtype == "float64"
     assert types("reduce") == [("x", "const double *", "float64"), ("n", "size_t", "uint64"), ("stride", "int", "int32")]
 
@@ -92,7 +97,18 @@ def test_other_types() -> None:
     assert types("pointer")[:2] == [("p", "int8_t *", "int8"), ("flag", "_Bool", "bool")]
     assert types("pointer")[2:] == [("any", "void *", ""), ("name", "const char *", "int8")]
     assert find(TEXT, "pointer").returns.text == "signed char *"
-    assert types("words") == [("x", "float *", "float32"), ("y", "float *", "float32"), ("z", "MY_TYPE *", ""), ("s", "struct S *", "")]
+    assert types("words") == [("x", "float *", "float32"), ("z", "MY_TYPE *", ""), ("s", "struct S *", "")]
+
+
+def test_old_style_definitions() -> None:
+    assert types("old_style") == [
+        ("start", "unsigned long", "uint64"),
+        ("buffer", "const unsigned char *", "uint8"),
+        ("length", "unsigned", "uint32"),
+    ]
+    assert find(TEXT, "old_style").returns.text == "unsigned long"
+    assert types("old_style_too") == [("a", "float *", "float32"), ("b", "float *", "float32"), ("c", "int", "int32")]
+    assert find(TEXT, "old_style_too").returns.text == "int"
 
 
 @pytest.mark.parametrize("symbol", ["callback", "unnamed"])
@@ -116,17 +132,21 @@ def test_nearest() -> None:
 
 
 def test_aliases() -> None:
-    text = "typedef float real;\n#define DATA_TYPE real // why\ntypedef real scalar;\n"
-    text += "#define N 8\n#define max(a, b) a\ntypedef struct S T;"
-    assert aliases_of(text) == {"real": "float", "DATA_TYPE": "float", "scalar": "float"}
-    found = find("void f(DATA_TYPE *A, const scalar *B) { }", "f", aliases_of(text))
-    assert [p.type.text for p in found.parameters] == ["float *", "const float *"]
+    text = "typedef float real;\ntypedef real /* why */ scalar, *vector;\ntypedef const vector row;\ntypedef struct S T;\n"
+    text += "typedef const double *__restrict table __attribute__((aligned(8)));\ntypedef int (*call)(int);\ntypedef void *any;\n"
+    text += "typedef unsigned long int size_t; typedef struct S *handle; using whole = long;"
+    aliases = aliases_of(text)
+    assert set(aliases) == {"real", "scalar", "vector", "row", "table", "any", "size_t", "handle", "whole"}
+    body = "void f(scalar *A, const real *B, vector C, const vector D, row E, table F, any G, size_t H, vector *I, handle J, whole K, T *L) { }"
+    found = [(p.type.text, p.type.dtype) for p in find(body, "f", aliases).parameters]
+    assert found[:6] == [(t, "float64" if "double" in t else "float32") for t in ("float *", "const float *", "float *", "float *", "float *", "const double *")]
+    assert found[6:] == [("void *", ""), ("size_t", "uint64"), ("float **", "float32"), ("struct S *", ""), ("long", "int64"), ("T *", "")]
 
 
 def test_blank_keeps_places() -> None:
     assert blank('a /* b\n */ "c" d // e') == 'a     \n        d     '
 
 
-@pytest.mark.parametrize("text", ["void f(int a", "void f(int a) {", "{{{{", "/* ", '"', "#define \\\n", "}", "void f(int a) { /* }"])
+@pytest.mark.parametrize("text", ["void f(int a", "void f(int a) {", "{{{{", "/* ", '"', "#define \\\n", "}", "void f(int a) { /* }", "int f(a) int", "f(a) ;;{", "int f(a, b) int (*a)(); {"])
 def test_broken_text_is_no_trouble(text: str) -> None:
     assert set(defined(text)) <= {"f"}

@@ -78,7 +78,7 @@ class Room:
     def assert_nothing_left(self) -> None:
         assert self.survivors() == []
         if self.walls.mode != "plain":
-            assert not any((self.folder / "scratch").iterdir()), "a walled process wrote to the real scratch folder"
+            assert list((self.folder / "scratch").glob("*")) == [], "a walled process wrote to the real scratch folder"
 
     def close(self) -> None:
         subprocess.run(["rm", "-rf", str(self.folder)], check=True)

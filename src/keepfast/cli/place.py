@@ -117,11 +117,9 @@ def task_of(place: Place) -> Task | None:
 
 def _as_run(task: Task, place: Place) -> Task:
     """Goal and budget as the command line gave them, and as they were raised since."""
+    from keepfast.options import as_begun
     from keepfast.progress import raised
-    from keepfast.report.book import goal_of
 
-    settings = dict(place.run.settings)
-    words = [f"{name}={settings[name]}" for name in ("experiments", "hours", "dry", "dollars") if name in settings]
-    words += [c.argument for c in place.ledger.commands(place.run.id) if c.command == "budget"]
-    goal = replace(task.goal, speedup=goal_of(place.run).speedup or task.goal.speedup)
-    return replace(task, budget=raised(task.budget, " ".join(words)), goal=goal)
+    begun = as_begun(task, place.run)
+    words = " ".join(c.argument for c in place.ledger.commands(place.run.id) if c.command == "budget")
+    return replace(begun, budget=raised(begun.budget, words))

@@ -5,6 +5,7 @@ Owns the cache of builds of one run. Must not know how results are checked or ti
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -74,7 +75,8 @@ class Arms:
     def _build(self, key: str, task: Task, files: tuple[File, ...], dtypes: dict[str, str]) -> Built | Failure:
         if key in self.built:
             return self.built[key]
-        found = builder.build(self.walls, task, files, dtypes, self.folder / f"{key[:40]}.so")
+        name = hashlib.sha256(key.encode()).hexdigest()[:40]  # of the whole key: builds that differ only in padding are different files
+        found = builder.build(self.walls, task, files, dtypes, self.folder / f"{name}.so")
         if isinstance(found, Built):
             self.built[key] = found
         return found

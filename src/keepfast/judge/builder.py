@@ -101,7 +101,8 @@ def _readable(task: Task) -> tuple[File, ...]:
     """The human's files that the compiler may see, the entry among them: all but reference, baselines, deck and the task file."""
     root, folder = Path(task.root), Path(task.folder).resolve()
     named = (*task.build.sources, task.entry_path)
-    patterns = (*task.build.readable, *map(glob.escape, named), *(f"{glob.escape(name)}/**" for name in task.build.include))
+    folders = (f"{glob.escape(name)}/**" for name in task.build.include if name != ".")  # not the whole repository
+    patterns = (*task.build.readable, *map(glob.escape, named), *folders)
     hidden = [folder / name.rstrip("/") for name in PROTECTED]
     wanted = (path for path in expand(root, patterns) if not any((root / path).resolve().is_relative_to(h) for h in hidden))
     return tuple(File(path, (root / path).read_bytes()) for path in wanted)
@@ -223,6 +224,8 @@ def first_error(log: str) -> str:
         return next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "the compiler failed without a message")[:300]
     parts = min(found, key=lambda match: match.start()).groupdict()
     text = parts["text"].replace(" (first use in this function)", "").strip()[:300]
+    if text.startswith("undefined reference"):
+        return f"{text}: it is in no file of [build] sources"
     if not parts.get("line"):
         return text
     name = PurePosixPath(parts["file"]).name

@@ -34,6 +34,8 @@ TINY_SETS = 256  # and not more sets than this, for cases of nanoseconds
 STEAL_SHARE = 0.02
 DISTURBED_SHARE = 0.25  # of the windows: more, and the round is measured again
 HOPELESS_SHARE = 0.5  # more than this is never used
+OWN_WAITS = 0.75  # of the subject's windows, while the opponent's are quiet: then it is the subject that waits, and that is its time
+ODD_SETS = 4  # of a case and round that go to the reference, drawn among all that differ
 
 
 Pair = tuple[Runner, Runner]  # subject, opponent
@@ -100,7 +102,8 @@ class Clock:
             if isinstance(runners, Failure):
                 return runners
             for case in cases:
-                found = self._case(case, runners, odd, drawn)
+                found = self._case(case, runners, differing := list[Odd](), drawn)
+                odd += differing
                 if isinstance(found, Failure):
                     return found
                 results.append(found[0])
@@ -173,7 +176,7 @@ class Windows:
         self.case, self.sets, self.runners, self.rng = case, sets, runners, rng
         self.budgets = dict(case.budgets)
         self.timeout_s = max(1.0, 50e-9 * case.call_ns * case.count)
-        self.disturbed = 0
+        self.disturbed, self.differing = [0, 0], 0
 
     def run(self, odd: list[Odd], drawn: Drawn) -> tuple[CaseRound, float] | Failure:
         """The case in this round, and the share of windows in which somebody else had the core."""
@@ -195,9 +198,16 @@ class Windows:
             if k >= 0:
                 pairs.append(sum(both) / 2)
             else:
-                self.disturbed = 0
+                self.disturbed = [0, 0]
+        if failure := self.runners[0].still():
+            return failure
         per_call = [median(t) / self.case.count for t in times]
-        return CaseRound(self.case.name, median(pairs), per_call[0], per_call[1], tuple(pairs)), self.disturbed / (4 * PAIRS)
+        return CaseRound(self.case.name, median(pairs), per_call[0], per_call[1], tuple(pairs)), self._disturbed_share()
+
+    def _disturbed_share(self) -> float:
+        subject, opponent = (count / (2 * PAIRS) for count in self.disturbed)
+        waits = subject > OWN_WAITS and opponent <= DISTURBED_SHARE
+        return opponent if waits else (subject + opponent) / 2
 
     def _orders(self) -> list[tuple[int, int]]:
         return [(0, 1), (1, 0)] if self.rng.random() < 0.5 else [(1, 0), (0, 1)]
@@ -210,13 +220,19 @@ class Windows:
             if isinstance(found, Failure):
                 return found if arm == 0 else Failure(Reason.MACHINE, f"the opponent failed while timed: {found.detail}")
             ns[arm] = found.ns
-            self.disturbed += _disturbed(found)
-        if len(odd) < 4:
-            odd.extend(self._odd())
+            self.disturbed[arm] += _disturbed(found)
+        self._look(odd)
         return ns[0], ns[1]
 
-    def _odd(self) -> list[Odd]:
-        return [Odd(*self.sets.drawn(f.index), f.result, f.canary) for f in self.sets.differing(self.budgets)[:2]]
+    def _look(self, odd: list[Odd]) -> None:
+        """Which sets differ. A few are kept, each with the same chance: harmless ones in early windows hide nothing later."""
+        for found in self.sets.differing(self.budgets):
+            if odd and odd[0].canary:
+                return  # that is enough
+            self.differing += 1
+            place = 0 if found.canary else len(odd) if len(odd) < ODD_SETS else self.rng.randrange(self.differing)
+            if place < ODD_SETS:
+                odd[place : place + 1] = [Odd(*self.sets.drawn(found.index), found.result, found.canary)]
 
 
 def _disturbed(call: Call) -> bool:

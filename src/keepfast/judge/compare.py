@@ -20,6 +20,7 @@ FLOOR_EPS = 4.0  # a budget is never below this many eps of the slice's RMS, tim
 CAP_EPS = 8.0  # nor above this many eps * sqrt(L)
 OWN_ERROR = 2.0  # times the reference's own error at working precision
 WORST = 10.0  # worst element over the budget, times max(1, sqrt(L) / 8)
+TINY_SLICE = 1e-6  # an (almost) empty slice borrows this share of the RMS of the whole tensor
 OFF_BY_ONE_SHARE = 0.01  # share of 8-bit codes that may differ by one
 
 
@@ -61,13 +62,13 @@ def _rms(values: np.ndarray) -> np.ndarray:
     return found
 
 
-def _scale(exact: np.ndarray) -> np.ndarray:
-    """RMS of each slice; an (almost) empty slice borrows a millionth of the whole tensor's."""
+def sizes(exact: np.ndarray) -> np.ndarray:
+    """RMS of each slice; an (almost) empty slice borrows TINY_SLICE of the whole tensor's."""
     import numpy as np
 
     rows = _rms(exact)
     whole = math.sqrt(float(np.mean(np.square(exact)))) if exact.size else 0.0
-    found: np.ndarray = np.maximum(rows, max(1e-6 * whole, 1e-300))
+    found: np.ndarray = np.maximum(rows, max(TINY_SLICE * whole, 1e-300))
     return found
 
 
@@ -77,7 +78,7 @@ def budgets(exact: np.ndarray, working: np.ndarray, length: float, scale: float 
 
     eps, grown = float(np.finfo(working.dtype).eps), max(1.0, math.sqrt(length) / 8.0)
     reference, rounded = slices(exact), slices(working).astype(np.float64)
-    own = _rms(rounded - reference) / _scale(reference)
+    own = _rms(rounded - reference) / sizes(reference)
     base = np.clip(OWN_ERROR * own, FLOOR_EPS * eps, max(FLOOR_EPS, CAP_EPS * math.sqrt(length)) * eps)
     return np.maximum(base, FLOOR_EPS * eps * grown) * scale, WORST * grown * base * scale
 
@@ -97,7 +98,7 @@ def judge(name: str, got: np.ndarray, working: np.ndarray, exact: np.ndarray, li
         error = np.abs(slices(got).astype(np.float64) - reference)
     error = np.where(np.isnan(error), np.inf, error)
     error = np.where(slices(got) == slices(working), np.where(np.isinf(reference), 0.0, error), error)
-    size = _scale(reference)
+    size = sizes(reference)
     with np.errstate(over="ignore"):
         bad = (_rms(error) > allowed * size) | (error.max(axis=1) > worst * size)
     if bad.any():
@@ -157,4 +158,4 @@ def varies(first: Any, again: Any, budget: Budget) -> bool:
         return bool(np.abs(first.astype(np.int64) - again.astype(np.int64)).max() > (1 if first.dtype.itemsize == 1 else 0))
     a, b = slices(first).astype(np.float64), slices(again).astype(np.float64)
     worst = np.abs(a - b).max(axis=1)
-    return bool(np.any(~(worst <= budget.worst * _scale(a))))
+    return bool(np.any(~(worst <= budget.worst * sizes(a))))

@@ -16,7 +16,7 @@ from msgspec import Struct
 from keepfast.judge import compare
 from keepfast.judge.channel import Failure, Runner, RunnerSpec
 from keepfast.judge.compare import Budget, Mismatch
-from keepfast.judge.contents import QUIET_NAN, Buffer, Library, canaries
+from keepfast.judge.contents import Buffer, Library, canaries, fresh_poison
 from keepfast.judge.reference import Reference
 from keepfast.judge.sets import Draw, view
 from keepfast.judge.table import call_table, described
@@ -121,7 +121,7 @@ class OneCase:
 
     def _launch(self, draw: Draw) -> float | Failure:
         """New poison, new contents, one call; canaries checked. About the time of the call in ns."""
-        self.poison = QUIET_NAN | self.checker.rng.getrandbits(22)
+        self.poison = fresh_poison(self.checker.rng)
         self.checker.library.lib.kf_fill(self.outputs.address, self.outputs.size // 4, self.poison)
         self.inputs.array[: self.layout.in_bytes] = draw.in_image
         for arg in self.task.signature.written:

@@ -63,7 +63,7 @@ def _sections(data: bytes) -> list[Section]:
         raise IndexError("no 64-bit little-endian ELF file")
     (start,) = struct.unpack_from("<Q", data, 40)
     size, count, names_at = struct.unpack_from("<HHH", data, 58)
-    if count > MAX_SECTIONS or size < 64:
+    if count > MAX_SECTIONS or size < 64 or start + count * size > len(data):
         raise IndexError("section table")
     heads = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
     names = _piece(data, heads[names_at][4], heads[names_at][5])

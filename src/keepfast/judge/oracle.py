@@ -56,8 +56,12 @@ def inputs_of(module: ModuleType, task: Task, case: Case, seed: tuple[int, ...])
     maker = getattr(module, "inputs", None)
     if maker is None:
         raise TaskError("reference.py has no inputs(case, rng)", where="reference.py", next_step="see docs/tasks.md")
-    values = dict(maker(CaseView(case), np.random.default_rng(list(seed))))
+    made = maker(CaseView(case), np.random.default_rng(list(seed)))
     names = [a.name for a in task.signature.args]
+    if not isinstance(made, Mapping):
+        what, step = f"inputs() returned a {type(made).__name__}", f"return a dict with {', '.join(names)}"
+        raise TaskError(what, where=f"reference.py, case {case.name}", next_step=step)
+    values = {str(name): value for name, value in made.items()}
     for arg in task.signature.args:
         if arg.name not in values and arg.has_default:
             values[arg.name] = arg.default
@@ -263,7 +267,9 @@ def compare(oracle: Oracle, job: Job, fds: list[int]) -> tuple[Answer, list[int]
     image = np.fromfile(f"/proc/self/fd/{fds[2]}", np.uint8, job.layout.out_bytes)
     got = {name: sets.view(image, job.layout.slot(name)).copy() for name in sig.results}
     said = oracle.module.compare(CaseView(job.case), values, got, exact)
-    return Answer(verdict="" if said is None or said is True else str(said) or "compare() said no"), []
+    if said is None or isinstance(said, bool | np.bool_):
+        return Answer(verdict="compare() said no" if said is not None and not said else ""), []
+    return Answer(verdict=str(said) or "compare() said no"), []
 
 
 def answer(oracle: Oracle, job: Job, fds: list[int]) -> tuple[Answer, list[int]]:
@@ -276,11 +282,11 @@ def answer(oracle: Oracle, job: Job, fds: list[int]) -> tuple[Answer, list[int]]
 
 
 def said(error: BaseException, folder: str) -> str:
-    """An exception of the human's code as one sentence with the place in reference.py."""
+    """An exception of the human's code as one sentence with the place in reference.py, or in a file beside it."""
     if isinstance(error, KeepfastError):
         return error.text()
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(folder)]
-    place = f"reference.py:{frames[-1].lineno}: " if frames else "reference.py: "
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else "reference.py: "
     return f"{place}{type(error).__name__}: {error}"
 
 

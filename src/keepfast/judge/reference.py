@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from keepfast import wire
+from keepfast import settings, wire
 from keepfast.errors import TaskError
 from keepfast.judge import sets
 from keepfast.judge.oracle_records import Answer, Job, Piece, Request
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 TIMEOUT_S = 120.0
+STDERR = 2
+AT_ONCE = wire.MAX_FDS // 2  # draws a worker is asked about: each takes two descriptors of one message
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -84,13 +86,13 @@ class Reference:
 
     def ask(self, jobs: Sequence[Job], fds: Sequence[int] = ()) -> Pending:
         ours, theirs = socketpair(AF_UNIX, SOCK_STREAM)
-        environment = {**os.environ, "OMP_NUM_THREADS": str(self.task.threads), "OPENBLAS_NUM_THREADS": str(self.task.threads)}
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-m", "keepfast.judge.oracle", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env=environment,
+                stdout=STDERR,  # what reference.py prints is no result of ours
+                env=settings.reference_environment(self.task.threads),
             )
         request = Request(self.task, tuple(jobs), self.frozen)
         wire.send(ours, msgspec.to_builtins(request), fds)
@@ -101,10 +103,15 @@ class Reference:
 
     def as_draws(self, pending: Pending) -> list[sets.Draw]:
         jobs = pending.jobs
-        return [_draw(job, found, memory) for job, (found, memory) in zip(jobs, pending.collect(), strict=True)]
+        draws = [_draw(job, found, memory) for job, (found, memory) in zip(jobs, pending.collect(), strict=True)]
+        _alike(draws)
+        return draws
 
     def results(self, draws: Sequence[sets.Draw]) -> list[Results]:
         """Expected results for inputs of our own making (timed sets)."""
+        return [found for i in range(0, len(draws), AT_ONCE) for found in self._results(draws[i : i + AT_ONCE])]
+
+    def _results(self, draws: Sequence[sets.Draw]) -> list[Results]:
         jobs = [Job("check", d.case, layout=d.layout, words=d.words) for d in draws]
         fds = [fd for d in draws for fd in (_memfd(d.in_image), _memfd(d.out_image))]
         answers = self._asked(jobs, fds)
@@ -122,6 +129,15 @@ class Reference:
         finally:
             for fd in fds:
                 os.close(fd)
+
+
+def _alike(draws: Sequence[sets.Draw]) -> None:
+    """TaskError unless all draws of a case lie in memory alike: they take turns in the same buffers."""
+    first: dict[str, sets.Draw] = {}
+    for draw in draws:
+        if first.setdefault(draw.case.name, draw).layout != draw.layout:
+            what = "inputs() gave two draws of one case different shapes, strides or dtypes"
+            raise TaskError(what, where=f"reference.py, case {draw.case.name}", next_step="let them depend on the case alone, not on rng")
 
 
 def _memfd(image: np.ndarray) -> int:

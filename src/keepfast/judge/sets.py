@@ -132,12 +132,17 @@ def _dtype(name: str, array: np.ndarray) -> str:
 
 
 def plan(sig: Signature, case: Case, values: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> tuple[Layout, tuple[Word, ...]]:
-    """Lay out one set and its call words: arguments in schema order, outputs, axes, stream."""
+    """Lay out one set and its call words: arguments in schema order, outputs, axes, stream.
+
+    Arguments keep their strides. Fresh outputs are contiguous, whatever view a reference returned (`x.T`, a broadcast).
+    """
+    import numpy as np
+
     regions = {"in": _Region("in", 0), "out": _Region("out", GAP)}
     slots: list[Slot] = []
     words = [_argument(arg, values[arg.name], regions, slots) for arg in sig.args]
     for name, array in outputs.items():
-        slots.append(regions["out"].slot(name, array))
+        slots.append(regions["out"].slot(name, np.asarray(array, order="C")))
         words.append(Word("out", slots[-1].start))
     words += [Word("raw", value) for _, value in case.axes]
     words.append(Word("null"))

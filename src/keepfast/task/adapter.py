@@ -51,6 +51,7 @@ def match(signature: Signature, found: Prototype, wish: Wish) -> Match:
     TaskError for a parameter or an argument that is left over, and for types that cannot meet.
     """
     binder = _Binder(signature, found, wish)
+    binder.all_known()
     values = tuple(binder.value(p) for p in found.parameters)
     returned = binder.returned()
     binder.leftovers(returned)
@@ -85,9 +86,11 @@ class _Binder:
         self.tensors = (*(a.name for a in signature.tensors), *self.outputs)
         self.bind, self.dtypes, self.used = dict(wish.bind), dict[str, str](), list[str]()
         self.known = (*self.args, *self.outputs, *wish.axes)
-        stray = [name for name in self.bind if name not in [p.name for p in found.parameters]]
+        parameters = [p.name for p in found.parameters]
+        stray = [name for name in self.bind if name not in parameters]
         if stray:
-            raise self.error(f"has no parameter `{stray[0]}` to bind.{nearest(stray[0], [p.name for p in found.parameters])}")
+            step = f"Its parameters: {', '.join(parameters) or 'none'}"
+            raise self.error(f"has no parameter `{stray[0]}` to bind.{nearest(stray[0], parameters)}", step)
 
     def error(self, what: str, next_step: str = "") -> TaskError:
         return TaskError(f"`{self.found.name}` {what}", next_step=next_step)
@@ -97,11 +100,16 @@ class _Binder:
         if name in self.known:
             self.used.append(name)
             return self.tensor(name, parameter) if name in self.tensors else self.scalar(name, parameter)
-        if parameter.name in self.bind:
-            return self.bound(parameter, name)
-        step = f"--bind {parameter.name}=NAME, or a value such as --bind {parameter.name}={self.wish.axes[0] if self.wish.axes else 1}"
-        hint = nearest(name, self.known) or f" There are: {', '.join(self.known)}."
-        raise self.error(f"has a parameter `{name}` that is no argument, output or axis.{hint}", step)
+        return self.bound(parameter, name)
+
+    def all_known(self) -> None:
+        """Every parameter has a name of the signature or of an axis, or is bound. Those that do not are said at once."""
+        strange = [p.name for p in self.found.parameters if p.name not in self.known and p.name not in self.bind]
+        if strange:
+            said = f"{'parameters' if strange[1:] else 'a parameter'} {', '.join(f'`{name}`' for name in strange)}"
+            what = f"has {said} that {'are' if strange[1:] else 'is'} no argument, output or axis.{nearest(strange[0], self.known)}"
+            wanted = " ".join(f"--bind {name}=VALUE" for name in strange)
+            raise self.error(what, f"{wanted}   with an expression over axes and numbers, NULL, or one of: {', '.join(self.known)}")
 
     def tensor(self, name: str, parameter: Parameter) -> str:
         ctype = parameter.type

@@ -1,6 +1,6 @@
-"""The prototype of a C function, found by a plain scan of its file: no compiler, no preprocessor.
+"""The prototype of a C function, found by a plain scan of a text: definitions as they are written, old style included.
 
-Owns reading declarations. Must not know tasks. It sees definitions as they are written; what macros build is out of its sight.
+Owns reading declarations. Must not know tasks or files. What macros build it sees only when they are resolved before.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ _SKIP = re.compile(
     r"|^[ \t]*\#(?:\\\n|/\*.*?\*/|[^\n])*",  # preprocessor lines with their continuations
     re.DOTALL | re.MULTILINE,
 )
-_ATTRIBUTE = re.compile(r"__attribute__\s*\(\(.*?\)\)|__declspec\s*\([^()]*\)|\[\[.*?\]\]|_Alignas\s*\([^()]*\)", re.DOTALL)
+_ATTRIBUTE = re.compile(
+    r"(?:__attribute__|__attribute|__declspec|_Alignas|__asm__|__asm)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\[\[.*?\]\]", re.DOTALL
+)
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
-_QUALIFIERS = {"restrict", "__restrict", "__restrict__", "volatile", "register", "static", "inline", "__inline", "__inline__", "extern"}
+# `f(a, b) int a; float *b; {`, as C was written before 1989
+_OLD_STYLE = re.compile(r"([A-Za-z_]\w*)\s*\(([\w\s,]+)\)((?:[^;(){}=]+;)+)\s*$")
+_OLD_STYLE_LENGTH = 4000
+_QUALIFIERS = {
+    "const", "restrict", "__restrict", "__restrict__", "volatile", "__volatile__", "register", "static", "inline", "__inline",
+    "__inline__", "extern", "__extension__", "_Noreturn", "constexpr",
+}  # fmt: skip
 _NOT_NAMES = {"if", "for", "while", "switch", "return", "sizeof", "else", "do"}
 _INTEGERS = {"char", "short", "int", "long", "signed", "unsigned"}
 _DTYPES = {
@@ -72,8 +80,7 @@ class Prototype(Struct, frozen=True):
     name: str
     returns: CType
     parameters: tuple[Parameter, ...]
-    static: bool
-    line: int
+    at: int = 0  # offset of the name in the text
 
 
 def blank(text: str) -> str:
@@ -96,33 +103,45 @@ def find(text: str, symbol: str, aliases: Mapping[str, str] | None = None) -> Pr
         if name == symbol:
             returns = _declared(f"{head} {symbol}", aliases or {})[0]
             parameters = tuple(_parameter(p, aliases or {}, symbol) for p in _split(inside) if p not in ("", "void"))
-            static = bool(re.search(r"\b(static|inline|__inline|__inline__)\b", head))
-            return Prototype(symbol, returns, parameters, static, clean[:at].count("\n") + 1)
+            return Prototype(symbol, returns, parameters, at)
     names = defined(text)
     known = f"Defined there: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}" if names else "No function is defined there"
     raise TaskError(f"no function `{symbol}` is defined.{nearest(symbol, names)}", next_step=known)
 
 
 def aliases_of(text: str) -> dict[str, str]:
-    """Type names that `text` gives to plain types, by `typedef float real;` or `#define real float`."""
-    clean = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL)
-    found = re.findall(r"^\s*#\s*define\s+([A-Za-z_]\w*)[ \t]+([a-z_][\w \t]*)$", clean, re.MULTILINE)
-    found += [(name, base) for base, name in re.findall(r"\btypedef\s+([A-Za-z_][\w\s]*?)\s+([A-Za-z_]\w*)\s*;", clean)]
-    table = {name: " ".join(base.split()) for name, base in found}
-    return {name: plain for name in table if CType(plain := _resolve(name, table)).dtype}
+    """Type names that `text` gives to numbers and to pointers: {"real": "float", "vector": "real *"}."""
+    table: dict[str, str] = {}
+    text = blank(text)
+    for body in re.findall(r"\btypedef\b([^;{}()\[\]]*);", text):
+        base, *more = _ATTRIBUTE.sub(" ", body).split(",")
+        declared = re.fullmatch(r"(.*[\s*])([A-Za-z_]\w*)\s*", base, re.DOTALL)
+        if declared:
+            pointee = declared[1].rstrip("* \t\n")
+            table |= {name.strip("* \t\n"): f"{pointee} {'*' * name.count('*')}" for name in more}
+            table[declared[2]] = declared[1]
+    table |= dict(re.findall(r"\busing\s+(\w+)\s*=\s*([\w\s*]+);", text))  # C++
+    plain = {name: _resolve(name, table) for name in table}
+    return {name: " ".join(text.split()) for name, text in table.items() if plain[name].dtype or plain[name].pointers}
 
 
-def _resolve(name: str, table: Mapping[str, str]) -> str:
-    for _ in range(8):
-        if name not in table:
+def _resolve(name: str, table: Mapping[str, str]) -> CType:
+    """The plain type behind a name of a type."""
+    pointers, const = 0, False
+    for _ in range(16):
+        if name in _DTYPES or name not in table:
             break
-        name = table[name]
-    return name
+        words = [w for w in re.findall(r"\w+", table[name].split("*")[0]) if w not in _QUALIFIERS - {"const"}]
+        stars = table[name].count("*")
+        const = "const" in words or (const and not stars)
+        pointers += stars
+        name = " ".join(w for w in words if w != "const")
+    return CType(name, pointers, const)
 
 
 def _definitions(clean: str) -> Iterator[tuple[str, str, str, int]]:
     """(name, text before it, text inside the parentheses, offset) of each function body at file level."""
-    start = at = 0
+    start = at = last = 0  # after the last ; { or }, and after the last body
     while at < len(clean):
         mark = re.compile(r"[;{}]").search(clean, at)
         if mark is None:
@@ -130,11 +149,14 @@ def _definitions(clean: str) -> Iterator[tuple[str, str, str, int]]:
         head = clean[start : mark.start()]
         at = mark.end()
         if mark[0] == "{" and not re.fullmatch(r"\s*(?:extern|namespace(?:\s+\w+)?)\s*", head):
-            found = _head(head)
+            if head.strip():
+                found, offset = _head(head), start
+            else:
+                offset = max(last, mark.start() - _OLD_STYLE_LENGTH)
+                found = _old_style(clean[offset : mark.start()])
             if found:
-                name, before, inside, offset = found
-                yield name, before, inside, start + offset
-            at = _closing(clean, mark.start(), "{}")
+                yield found[0], found[1], found[2], offset + found[3]
+            at = last = _closing(clean, mark.start(), "{}")
         start = at
 
 
@@ -146,6 +168,27 @@ def _head(head: str) -> tuple[str, str, str, int] | None:
         if match[1] not in _NOT_NAMES and plain[: match.start()].strip() and rest in ("", "const", "noexcept"):
             return match[1], plain[: match.start()], plain[match.end() : end - 1], match.start()
     return None
+
+
+def _old_style(text: str) -> tuple[str, str, str, int] | None:
+    """The same for a head whose parameters are declared after it, with these declarations put inside the parentheses."""
+    match = _OLD_STYLE.search(text)
+    if match is None:
+        return None
+    declared = dict(pair for line in match[3].split(";") for pair in _declarations(line))
+    names = [name.strip() for name in match[2].split(",")]
+    before = re.split(r"[;}]", text[: match.start()])[-1]
+    return match[1], before, ", ".join(declared.get(name, f"int {name}") for name in names), match.start()
+
+
+def _declarations(line: str) -> Iterator[tuple[str, str]]:
+    """("b", "const float b[4]") and the like, for each name of `const float *a, b[4]`."""
+    base = ""
+    for part in (p.strip() for p in line.split(",")):
+        name = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", part)
+        if name:
+            yield name[1], f"{base} {part}"
+            base = base or part[: name.start()].rstrip("* \t\n")
 
 
 def _closing(text: str, at: int, pair: str) -> int:
@@ -180,19 +223,13 @@ def _parameter(text: str, aliases: Mapping[str, str], symbol: str) -> Parameter:
 
 def _declared(text: str, aliases: Mapping[str, str]) -> tuple[CType, str]:
     """Type and name of `const float *restrict x`, `double A[n][m]`, `float (*A)[8]`; the name is "" when there is none to be found."""
-    plain = re.sub(r"\[[^\]]*\]", " ", text)
+    plain = re.sub(r"\[[^\]]*\]", " ", _ATTRIBUTE.sub(" ", text))
     array = text.count("[") > 1 or ("[" in text and "*" in text)
     pointers = 1 if "[" in text else plain.count("*")
-    const = bool(re.search(r"\bconst\b[^*]*\*|\bconst\b[^*]*$", plain.split("*")[0] + ("*" if "*" in plain else "")))
-    words = [w for w in re.findall(r"[A-Za-z_]\w*", plain) if w not in _QUALIFIERS and w != "const"]
+    const = bool(re.search(r"\bconst\b", plain.split("*")[0]))
+    words = [w for w in re.findall(r"[A-Za-z_]\w*", plain) if w not in _QUALIFIERS]
     named = len(words) > 1 and words[-1] not in _DTYPES and words[-1] not in _INTEGERS
-    base = _base(words[:-1] if named else words, aliases)
-    return CType(base, pointers, const, array), words[-1] if named else ""
-
-
-def _base(words: list[str], aliases: Mapping[str, str]) -> str:
-    """The type's own words: aliases resolved, and upper-case macros such as EXPORT left out where a type is left."""
-    resolved = [_resolve(w, aliases) for w in words]
-    tags = ("struct", "union", "enum")
-    types = [w for i, w in enumerate(resolved) if len(w) == 1 or not w.isupper() or (i and resolved[i - 1] in tags)]
-    return " ".join(types or resolved) or "int"
+    types = words[:-1] if named else words
+    alias = _resolve(types[0], aliases) if len(types) == 1 else CType(" ".join(types) or "int")
+    const = alias.const or (const and not alias.pointers)
+    return CType(alias.base, alias.pointers + pointers, const, array or (alias.pointers > 0 and "[" in text)), words[-1] if named else ""

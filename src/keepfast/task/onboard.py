@@ -1,7 +1,7 @@
 """Writes a task folder: an example that runs as it is, or one around a C function where it stands in a repository.
 
 Everything is worked out before the first byte is written, and a folder that does not load is taken away again.
-Must not run or compile anything, and never touches files outside the new folder.
+Must not execute anything but the preprocessor, and never touches files outside the new folder.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import shutil
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from keepfast.errors import TaskError, UsageError
 from keepfast.model import Signature
-from keepfast.task import abi, adapter, cproto, example, texts
+from keepfast.task import abi, adapter, cproto, example, preprocess, texts
 from keepfast.task.file import NAME
 from keepfast.task.load import load
 from keepfast.task.places import FROZEN, REFERENCE, repository
@@ -36,7 +37,7 @@ class Origin(Struct, frozen=True):
     shapes: tuple[str, ...] = ()  # "x=m,n"; a tensor not named has all axes
     bind: tuple[str, ...] = ()  # "lda=n": a parameter that no argument, output or axis is named after
     dtypes: tuple[str, ...] = ()  # "x=float32": where the C type does not say it
-    flags: tuple[str, ...] = ("-O2",)
+    flags: tuple[str, ...] = ()  # besides -O2, which an -O of one's own replaces
     libs: tuple[str, ...] = ("-lm",)
     sources: tuple[str, ...] = ()  # further C files that the function needs
     include: tuple[str, ...] = ()  # include folders
@@ -66,40 +67,54 @@ class _Plan(Struct, frozen=True):
 
     root: Path
     path: Path
-    text: str
+    home: Path  # the file that defines the function: `path`, or one that it includes
     signature: Signature
     prototype: cproto.Prototype
     axes: tuple[str, ...]
     cases: tuple[tuple[int, ...], ...]
     matched: adapter.Match
     shapes: tuple[tuple[str, tuple[str, ...]], ...]
-    headers: tuple[Path, ...]
+    read: tuple[Path, ...]  # what else the compiler reads
+    entry_symbol: str
 
     @property
-    def relative(self) -> str:
-        return self.path.relative_to(self.root).as_posix()
-
-    @property
-    def entry_symbol(self) -> str:
-        return "kernel" if "kernel" not in cproto.defined(self.text) else f"call_{self.prototype.name}"
+    def editable(self) -> str:
+        return self.home.relative_to(self.root).as_posix()
 
 
 def _plan(source: Origin, path: Path, symbol: str, root: Path) -> _Plan:
-    text = path.read_text(encoding="utf-8", errors="replace")
-    headers = _headers(path, root, tuple(_inside(Path(i), root, "--include") for i in source.include))
-    aliases: dict[str, str] = {}
-    for part in (*(h.read_text(encoding="utf-8", errors="replace") for h in headers), text):
-        aliases |= cproto.aliases_of(part)
-    try:
-        prototype = cproto.find(text, symbol, aliases)
-    except TaskError as problem:
-        raise TaskError(problem.what, where=str(path), next_step=problem.next_step) from None
+    cpp, flags = path.suffix in _CPP, _flags(source)
     signature = parse(source.signature)
     axes, cases = texts.cases(source.cases)
-    wish = adapter.Wish(axes, texts.pairs(source.bind, "--bind"), texts.pairs(source.dtypes, "--dtype"), path.suffix in _CPP)
+    settings = preprocess.Settings(root, tuple(_inside(Path(i), root, "--include") for i in source.include), flags, cpp)
+    unit = preprocess.read(path, symbol, settings)
+    others = (preprocess.read(_inside(Path(s), root, "--source"), "", settings) for s in source.sources)
+    own = unit.own
+    prototype = _prototype(unit, own, symbol, path)
+    wish = adapter.Wish(axes, texts.pairs(source.bind, "--bind"), texts.pairs(source.dtypes, "--dtype"), cpp)
     matched = adapter.match(signature, prototype, wish)
-    shapes = texts.shapes(source.shapes, matched, axes, cases)
-    return _Plan(root, path, text, signature, prototype, axes, cases, matched, shapes, headers)
+    home = unit.file_at(prototype.at) or path
+    return _Plan(
+        root,
+        path,
+        home,
+        signature,
+        prototype,
+        axes,
+        cases,
+        matched,
+        shapes=texts.shapes(source.shapes, matched, axes, cases),
+        read=tuple(sorted({*unit.files, *(f for other in others for f in other.files)} - {home})),
+        entry_symbol="kernel" if "kernel" not in cproto.defined(own) else f"call_{symbol}",
+    )
+
+
+def _prototype(unit: preprocess.Unit, own: str, symbol: str, path: Path) -> cproto.Prototype:
+    """The prototype under the name that the human knows."""
+    try:
+        return replace(cproto.find(own, unit.symbol, cproto.aliases_of(unit.text)), name=symbol)
+    except TaskError as problem:
+        raise TaskError(problem.what, where=str(path), next_step=problem.next_step) from None
 
 
 def _texts(source: Origin, plan: _Plan, folder: Path) -> dict[str, bytes]:
@@ -109,28 +124,28 @@ def _texts(source: Origin, plan: _Plan, folder: Path) -> dict[str, bytes]:
     include = os.path.relpath(plan.path, folder).replace(os.sep, "/")
     words = abi.declaration(abi.layout_of(plan.signature, plan.axes), plan.entry_symbol, dict(plan.matched.dtypes))
     facts = texts.Facts(
-        title=f"{plan.prototype.name} of {plan.relative}",
+        title=f"{plan.prototype.name} of {plan.editable}",
         signature=source.signature,
         root=os.path.relpath(plan.root, folder).replace(os.sep, "/"),
         entry=f"{(inside / name).as_posix()}:{plan.entry_symbol}",
-        editable=glob.escape(plan.relative),
+        editable=glob.escape(plan.editable),
         axes=plan.axes,
         cases=plan.cases,
         outputs=tuple((name, dtype) for name, dtype in plan.matched.dtypes if name in plan.signature.results),
         reduction=texts.reduction(texts.Arrays(plan.signature, plan.matched.dtypes, plan.shapes), plan.axes),
         frozen=source.oracle is None,
-        flags=source.flags,
+        flags=_flags(source),
         libs=source.libs,
         sources=_relative(source.sources, plan.root, "--source"),
         include=_relative(source.include, plan.root, "--include"),
-        readable=tuple(glob.escape(h.relative_to(plan.root).as_posix()) for h in plan.headers),
+        readable=tuple(glob.escape(p.relative_to(plan.root).as_posix()) for p in plan.read),
     )
     files = {
         NAME: texts.task_text(facts).encode(),
         REFERENCE: _reference(source, plan, folder).encode(),
-        name: adapter.text(plan.prototype, plan.matched, words, plan.relative, include).encode(),
+        name: adapter.text(plan.prototype, plan.matched, words, plan.editable, include).encode(),
     }
-    return files | ({f"{FROZEN}/{plan.relative}": plan.path.read_bytes()} if source.oracle is None else {})
+    return files | ({f"{FROZEN}/{plan.editable}": plan.home.read_bytes()} if source.oracle is None else {})
 
 
 def _reference(source: Origin, plan: _Plan, folder: Path) -> str:
@@ -140,6 +155,10 @@ def _reference(source: Origin, plan: _Plan, folder: Path) -> str:
     path, function = _split(source.oracle, "--oracle FILE.py:FUNCTION")
     oracle = texts.Oracle(path, function, os.path.relpath(path, folder).replace(os.sep, "/"), plan.axes, plan.matched.returned)
     return texts.oracle_reference(arrays, oracle)
+
+
+def _flags(source: Origin) -> tuple[str, ...]:
+    return source.flags if any(flag.startswith("-O") for flag in source.flags) else ("-O2", *source.flags)
 
 
 # --------------------------------------------------------------------------------------------- places
@@ -181,21 +200,6 @@ def _inside(path: Path, root: Path, option: str) -> Path:
 
 def _relative(paths: tuple[str, ...], root: Path, option: str) -> tuple[str, ...]:
     return tuple(_inside(Path(p), root, option).relative_to(root).as_posix() for p in paths)
-
-
-def _headers(path: Path, root: Path, folders: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Files of the repository that `path` includes with quotes, and those that these include, and so on."""
-    found: dict[Path, None] = {}
-    todo = [path]
-    while todo:
-        current = todo.pop()
-        for name in re.findall(r'^\s*#\s*include\s*"([^"\n]+)"', current.read_text(encoding="utf-8", errors="replace"), re.MULTILINE):
-            places = ((folder / name).resolve() for folder in (current.parent, *folders))
-            hit = next((p for p in places if p.is_file() and p.is_relative_to(root)), None)
-            if hit and hit != path and hit not in found:
-                found[hit] = None
-                todo.append(hit)
-    return tuple(sorted(found))
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> tuple[Path, ...]:

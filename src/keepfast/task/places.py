@@ -79,7 +79,7 @@ def build(source: Source, folder: Path, root: Path) -> None:
     """[build]: paths are clean and exist; the compiler never sees reference, baselines or deck."""
     keys = source.keys.build
     for name in ("sources", "include", "readable"):
-        _clean(source, ("build", name), getattr(keys, name))
+        _clean(source, ("build", name), tuple(p for p in getattr(keys, name) if (name, p) != ("include", ".")))
     for path in keys.sources:
         if not (root / path).is_file():
             raise source.error(("build", "sources"), f"[build] sources: {path} does not exist in {root}")

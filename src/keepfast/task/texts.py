@@ -20,6 +20,7 @@ from keepfast.task.signature import reserved
 from keepfast.task.tunables import literal
 
 MAX_CASES = 64
+SECTIONS = ("-ffunction-sections", "-Wl,--gc-sections")  # so that functions of the file that nobody calls need no other files
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -150,7 +151,8 @@ def task_text(facts: Facts) -> str:
     for case in facts.cases:
         lines += ["", "[[case]]", *(f"{axis} = {value}" for axis, value in zip(facts.axes, case, strict=True))]
     lines += ["", "[goal]", "speedup = 1.2", 'over = "start"    # the function as it is now']
-    lines += ["", "[build]", f"flags = {_list(facts.flags)}", f"libs = {_list(facts.libs)}"]
+    flags = (*facts.flags, *(flag for flag in SECTIONS if flag not in facts.flags))
+    lines += ["", "[build]", f"flags = {_list(flags)}    # with the last two, only what is called is linked", f"libs = {_list(facts.libs)}"]
     for name in ("sources", "include", "readable"):
         if getattr(facts, name):
             lines.append(f"{name} = {_list(getattr(facts, name))}")

@@ -78,7 +78,8 @@ class RecordedJudge:
     def compare(self, champion: Candidate, opponent: str, rounds: int, final: bool) -> Direct:
         self.asked.append(Asked("compare", champion.n, opponent, final=final))
         other = 0.0 if opponent == "start" else self.baselines[opponent.removeprefix("baseline ")] or 0.0
-        return direct(champion.n, self._logs(champion) - other, against=opponent, rounds=rounds, final=final, case=self.case)
+        made = direct(champion.n, self._logs(champion) - other, against=opponent, rounds=rounds, final=final)
+        return replace(made, cases=(_case(self.case, made.estimate),))
 
     def _summed(self, champion: Candidate) -> float:
         before = () if callable(self.verdicts) else self.verdicts[: champion.n - 1]
@@ -115,9 +116,10 @@ def started() -> Verdict:
     return _verdict(Reason.START)
 
 
-def direct(n: int, d: float, *, against: str = "start", rounds: int = 6, final: bool = False, case: str = CASE) -> Direct:
+def direct(n: int, d: float, *, against: str = "start", rounds: int = 6, final: bool = False) -> Direct:
+    """A direct measurement of champion `n`; `d` is its log-ratio against the opponent."""
     estimate = _estimate(d, 0.006, rounds, against)
-    return Direct(n, against, estimate, (_case(case, estimate),), final, 1_700_000_000.0)
+    return Direct(n, against, estimate, (_case(CASE, estimate),), final, 1_700_000_000.0)
 
 
 def calibration(machine: str = "recorded") -> Calibration:

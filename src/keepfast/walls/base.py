@@ -109,9 +109,9 @@ class Walls(Struct, frozen=True):
     def _user(self) -> tuple[int, int]:
         if os.getuid() != 0 or self.mode == "user" or self.strength == "none":
             return os.getuid(), os.getgid()
-        taken = sweep.users()
-        uid = secrets.choice([n for n in UIDS if n not in taken])
-        return uid, uid
+        free = [*(set(UIDS) & sweep.mapped(UIDS) - sweep.users())]
+        uid = secrets.choice(free) if free else os.getuid()
+        return uid, uid if free else os.getgid()
 
     def _prepare(self, wall: Wall, read: tuple[str, ...], uid: int, gid: int) -> None:
         os.makedirs(wall.scratch, mode=0o700, exist_ok=True)
@@ -210,6 +210,8 @@ class Walled:
             os.kill(self.pid, signal.SIGKILL)
             if self._walls.mode == "plain":
                 sweep.group(self.pid, self._uid if self._uid != os.getuid() else None, _home(self._wall))
+                self._life.close()
+                self._entering.wait()  # before its number is given back: `enter` kills that group as its last act
             self._status = _status(os.waitid(os.P_PID, self.pid, os.WEXITED))
             self._reaped = True
         self._close()

@@ -48,14 +48,16 @@ def unreachable(path: str) -> str | None:
 def _resolve(path: str) -> tuple[str, dict[str, str]]:
     if not path.startswith("/"):
         raise ValueError(f"walls open absolute paths only, not {path!r}")
-    done, todo, links = "/", list(PurePosixPath(os.path.normpath(path)).parts[1:]), {}
+    done, todo, links = "/", list(PurePosixPath(os.path.normpath(path)).parts[1:]), dict[str, str]()
+    followed = 0
     while todo:
         step = os.path.join(done, todo.pop(0))
         if not os.path.islink(step):
             done = step
             continue
         links[step] = os.readlink(step)
-        if len(links) > MAX_LINKS:
+        followed += 1
+        if followed > MAX_LINKS:
             raise ValueError(f"too many symbolic links on the way to {path}")
         target = os.path.normpath(os.path.join(done, links[step]))
         done, todo = "/", list(PurePosixPath(target).parts[1:]) + todo

@@ -37,6 +37,13 @@ def users() -> set[int]:
     return {p.uid for p in processes()}
 
 
+def mapped(uids: range) -> set[int]:
+    """Those of `uids` that exist in this process's user namespace; a container may have few."""
+    with open("/proc/self/uid_map", encoding="ascii") as file:
+        ranges = [(int(first), int(first) + int(count)) for first, _, count in (line.split() for line in file)]
+    return {uid for uid in uids if any(low <= uid < high for low, high in ranges)}
+
+
 def tasks_of(uid: int) -> int:
     """Threads that the limit on processes counts for this user now."""
     return sum(p.tasks for p in processes() if p.uid == uid)
