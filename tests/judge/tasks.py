@@ -44,7 +44,7 @@ def softmax_task(folder: str = "/nowhere", **changes: object) -> Task:
 # --------------------------------------------------------------------------------------------- a task in a folder
 
 SIGNATURE = "square(Tensor x) -> Tensor"
-CASES = "[[case]]\nname = \"main\"\nn = 4096\n\n[[case]]\nname = \"odd\"\nn = 7\nuse = \"correct\"\n"
+CASES = '[[case]]\nname = "main"\nn = 4096\n\n[[case]]\nname = "odd"\nn = 7\nuse = "correct"\n'
 GOAL = '[goal]\nspeedup = 3.0\nover = "start"\n'
 REFERENCE = """import numpy as np
 
@@ -58,7 +58,9 @@ def reference(x):
 """
 HEAD = '#include "keepfast.h"\n'
 ENTRY = "int kernel(const float *x, float *out, int64_t n, void *stream)"
-RIGHT = HEAD + ENTRY + "\n{\n    (void)stream;\n    for (int64_t i = 0; i < n; i++)\n        out[i] = x[i] * x[i] + 1.0f;\n    return 0;\n}\n"
+RIGHT = (
+    HEAD + ENTRY + "\n{\n    (void)stream;\n    for (int64_t i = 0; i < n; i++)\n        out[i] = x[i] * x[i] + 1.0f;\n    return 0;\n}\n"
+)
 
 
 def kernel(body: str, before: str = "") -> str:
@@ -69,7 +71,9 @@ def kernel(body: str, before: str = "") -> str:
 def looping(times: int) -> str:
     """A right kernel that takes about `times` times as long as need be."""
     work = f"for (int k = 0; k < {times}; k++)\n            kept = x[i] * x[i];"
-    return kernel(f"    volatile float kept = 0;\n    for (int64_t i = 0; i < n; i++) {{\n        {work}\n        out[i] = kept + 1.0f;\n    }}")
+    return kernel(
+        f"    volatile float kept = 0;\n    for (int64_t i = 0; i < n; i++) {{\n        {work}\n        out[i] = kept + 1.0f;\n    }}"
+    )
 
 
 def toml(signature: str = SIGNATURE, axes: str = '["n"]', cases: str = CASES, extra: str = GOAL) -> str:

@@ -30,7 +30,9 @@ def make(library: Library) -> Iterator[Make]:
     """Sets of a signature: one draw of the bank for each mapping of values."""
     with ExitStack() as stack:
 
-        def made(signature: str, bank: list[Mapping[str, Any]], outputs: Mapping[str, np.ndarray], count: int = 6, **changes: object) -> Sets:
+        def made(
+            signature: str, bank: list[Mapping[str, Any]], outputs: Mapping[str, np.ndarray], count: int = 6, **changes: object
+        ) -> Sets:
             task = softmax_task(signature=parse(signature), **changes)
             draws = []
             for values in bank:

@@ -24,6 +24,7 @@ from tests.judge.tasks import kernel
 
 EXPECTED = {"main": 1e6, "odd": 1e6}  # ns; so that a hang is one after a second
 SQUARE = "    for (int64_t i = 0; i < n; i++)\n        out[i] = x[i] * x[i] + 1.0f;"
+NOWHERE = "static int *volatile nowhere;"
 ALARM = """#include <signal.h>
 #include <sys/time.h>
 static const float *from;
@@ -105,16 +106,26 @@ WRONG = {
         Reason.STATEFUL,
         "the old answer came back",
     ),
-    "varies": (f"{SQUARE}\n    if (++calls > 3)\n        out[3] += 0.01f;", "static int calls;", Reason.UNSTABLE, "differs between two launches"),
+    "varies": (
+        f"{SQUARE}\n    if (++calls > 3)\n        out[3] += 0.01f;",
+        "static int calls;",
+        Reason.UNSTABLE,
+        "differs between two launches",
+    ),
     "a return code": (f"{SQUARE}\n    if (n == 7)\n        return 3;", "", Reason.RETURN_CODE, "case odd: returned 3"),
     "after its end": (f"{SQUARE}\n    out[n] = 0;", "", Reason.OUT_OF_BOUNDS, "case main: wrote beside `out`"),
     "before its start": (f"{SQUARE}\n    out[-1] = 0;", "", Reason.OUT_OF_BOUNDS, "wrote beside `out`"),
     "to an input": (f"{SQUARE}\n    ((float *)x)[0] = 0;", "", Reason.CRASH, "wrote to a read-only argument (byte 0 of the memory of `x`)"),
-    "a null pointer": (f"{SQUARE}\n    *(volatile int *)0 = 1;", "", Reason.CRASH, "case main: SIGSEGV"),
+    "a null pointer": (f"{SQUARE}\n    *nowhere = 1;", NOWHERE, Reason.CRASH, "case main: SIGSEGV: used a null pointer"),
     "an exit": (f"{SQUARE}\n    exit(0);", "#include <stdlib.h>", Reason.CRASH, "a kernel has to return"),
-    "endless": ("    for (volatile int go = 1; go;)\n        ;", "", Reason.HANG, "no answer to call within 1.0 s; it was computing"),
+    "endless": ("    for (volatile int go = 1; go;)\n        ;", "", Reason.HANG, "case main: no answer to call within 1.0 s; it was"),
     "asleep": ("    sleep(1000);", "#include <unistd.h>", Reason.HANG, "it was waiting"),
-    "while loading": (SQUARE, "__attribute__((constructor)) static void early(void) { *(volatile int *)0 = 1; }", Reason.CRASH, "SIGSEGV"),
+    "while loading": (
+        SQUARE,
+        f"{NOWHERE}\n__attribute__((constructor)) static void early(void) {{ *nowhere = 1; }}",
+        Reason.CRASH,
+        "SIGSEGV",
+    ),
 }
 
 
@@ -142,7 +153,9 @@ def test_a_result_that_changes_after_the_return_is_late(square: Bench) -> None:
 
 
 def test_the_tasks_own_compare_has_the_last_word(tmp_path: Path, walls: Walls, library: Library, builds: Path) -> None:
-    own = "\n\ndef compare(case, inputs, got, expected):\n    return None if abs(got['out'] - expected['out']).max() < 1 else 'too far off'\n"
+    own = (
+        "\n\ndef compare(case, inputs, got, expected):\n    return None if abs(got['out'] - expected['out']).max() < 1 else 'too far off'\n"
+    )
     made = bench(tasks.write(tmp_path, reference=tasks.REFERENCE + own), walls, library, builds)
     assert isinstance(made.check(kernel(SQUARE.replace("1.0f", "1.5f"))), Correct)
     assert made.failure(kernel(SQUARE.replace("1.0f", "2.5f"))).reason is Reason.WRONG

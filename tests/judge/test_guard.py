@@ -25,7 +25,18 @@ START = candidate(("kernel/kernel.c", b"int kernel;\n"))
 
 @pytest.mark.parametrize(
     "path",
-    ["../task.toml", "/etc/passwd", "task.toml", "reference.py", "kernel/../task.toml", ".git/config", "kernel/.gitattributes", "kernel/.GIT/x", "", "kernel\\x"],
+    [
+        "../task.toml",
+        "/etc/passwd",
+        "task.toml",
+        "reference.py",
+        "kernel/../task.toml",
+        ".git/config",
+        "kernel/.gitattributes",
+        "kernel/.GIT/x",
+        "",
+        "kernel\\x",
+    ],
 )
 def test_a_path_that_is_not_editable_is_refused(path: str) -> None:
     found = guard.check(TASK, candidate((path, b"x")), START)

@@ -125,7 +125,7 @@ COMPARE = tasks.REFERENCE + "\n\ndef compare(case, inputs, got, expected):\n    
         ("return np.all(np.abs(got['out'] - expected['out']) < 1e9)", ""),
         ("return np.bool_(False)", "compare() said no"),
         ("return False", "compare() said no"),
-        ("return f'{case.name}: off by {got[\"out\"][0] - expected[\"out\"][0]:.0f}'", "odd: off by 2"),
+        ('return f\'{case.name}: off by {got["out"][0] - expected["out"][0]:.0f}\'', "odd: off by 2"),
     ],
 )
 def test_a_tasks_own_compare(tmp_path: Path, body: str, said: str) -> None:

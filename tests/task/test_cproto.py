@@ -133,20 +133,38 @@ def test_nearest() -> None:
 
 def test_aliases() -> None:
     text = "typedef float real;\ntypedef real /* why */ scalar, *vector;\ntypedef const vector row;\ntypedef struct S T;\n"
-    text += "typedef const double *__restrict table __attribute__((aligned(8)));\ntypedef int (*call)(int);\ntypedef void *any;\n"
+    text += "typedef const double *__restrict table;\ntypedef float lanes __attribute__((vector_size(16)));\ntypedef int (*call)(int);\ntypedef void *any;\n"
     text += "typedef unsigned long int size_t; typedef struct S *handle; using whole = long;"
     aliases = aliases_of(text)
     assert set(aliases) == {"real", "scalar", "vector", "row", "table", "any", "size_t", "handle", "whole"}
     body = "void f(scalar *A, const real *B, vector C, const vector D, row E, table F, any G, size_t H, vector *I, handle J, whole K, T *L) { }"
     found = [(p.type.text, p.type.dtype) for p in find(body, "f", aliases).parameters]
-    assert found[:6] == [(t, "float64" if "double" in t else "float32") for t in ("float *", "const float *", "float *", "float *", "float *", "const double *")]
+    assert found[:6] == [
+        (t, "float64" if "double" in t else "float32")
+        for t in ("float *", "const float *", "float *", "float *", "float *", "const double *")
+    ]
     assert found[6:] == [("void *", ""), ("size_t", "uint64"), ("float **", "float32"), ("struct S *", ""), ("long", "int64"), ("T *", "")]
 
 
 def test_blank_keeps_places() -> None:
-    assert blank('a /* b\n */ "c" d // e') == 'a     \n        d     '
+    assert blank('a /* b\n */ "c" d // e') == "a     \n        d     "
 
 
-@pytest.mark.parametrize("text", ["void f(int a", "void f(int a) {", "{{{{", "/* ", '"', "#define \\\n", "}", "void f(int a) { /* }", "int f(a) int", "f(a) ;;{", "int f(a, b) int (*a)(); {"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "void f(int a",
+        "void f(int a) {",
+        "{{{{",
+        "/* ",
+        '"',
+        "#define \\\n",
+        "}",
+        "void f(int a) { /* }",
+        "int f(a) int",
+        "f(a) ;;{",
+        "int f(a, b) int (*a)(); {",
+    ],
+)
 def test_broken_text_is_no_trouble(text: str) -> None:
     assert set(defined(text)) <= {"f"}

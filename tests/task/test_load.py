@@ -118,7 +118,7 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ("m = 7", "m = 'seven'", "m = 'seven'", "case `odd`: `m` must be a whole number from 1", ""),
     ("m = 7", "m = 0", "m = 0", "case `odd`: `m` must be a whole number from 1", ""),
     ("m = 7", "m = true", "m = true", "case `odd`: `m` must be a whole number from 1", ""),
-    ("use = \"correct\"", "use = 3", "use = 3", "must be \"time\", \"correct\" or \"both\", not `3`", ""),
+    ('use = "correct"', "use = 3", "use = 3", 'must be "time", "correct" or "both", not `3`', ""),
     ("weight = 2.0", "weight = 'a'", "weight = 'a'", "`weight` must be a number above 0", ""),
     ('"narrow"', "3", "name = 3", "`name` must be a text", ""),
     ("m = 7", "m = 7.5", "m = 7.5", "case `odd`: `m` must be a whole number from 1", ""),

@@ -282,6 +282,74 @@ def test_cpp(repository: Path, tmp_path: Path) -> None:
     assert called(task, tmp_path)["x"][-1] == before[-1] + 1
 
 
+def project(repository: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text)
+
+
+@needs_gcc
+def test_a_template_that_another_file_includes(repository: Path, tmp_path: Path) -> None:
+    """What may be changed is the file that the function stands in."""
+    body = "int NAME(TYPE, _double)(const TYPE *x, TYPE *y, size_t n, MODE mode) { if (n) y[n - 1] = 2 * x[n - 1]; return mode != ON; }\n"
+    head = "#include <stddef.h>\ntypedef enum { OFF, ON } MODE;\n#define PASTE(a, b) a##b\n#define NAME(a, b) PASTE(a, b)\n#define TYPE float\n"
+    project(repository, {"c/all.c": f'{head}#include "body.template.c"\n', "c/body.template.c": body})
+    init_from(Path("tasks/t"), Origin("c/all.c:float_double", "f(Tensor x, int mode=1) -> Tensor y", ("n=8",)))
+    task = load(Path("tasks/t"))
+    assert (task.editable, task.build.readable) == (("c/body.template.c",), ("c/all.c",))
+    assert [f.path for f in places.frozen(task)] == ["c/body.template.c"]
+    assert called(task, tmp_path)["y"][-1] == 2 * arrays(task)[0]["x"][-1]
+
+
+@needs_gcc
+def test_old_style_and_pointer_types(repository: Path, tmp_path: Path) -> None:
+    project(
+        repository,
+        {
+            "old.h": "#define EXPORT(type) extern type\ntypedef double *BOX;\ntypedef unsigned long word;\n",
+            "old.c": '#include "old.h"\nEXPORT(word) total(at, box, n) word at; BOX box; unsigned n; { while (n--) at += box[n] > 0; return at; }\n',
+        },
+    )
+    init_from(Path("tasks/t"), Origin("old.c:total", "f(Tensor box, int at=5) -> Tensor", ("n=100",), flags=("-Wno-old-style-definition",)))
+    task = load(Path("tasks/t"))
+    found = called(task, tmp_path)["out"]
+    assert found.dtype == np.uint64
+    assert found[0] == 5 + (arrays(task)[0]["box"] > 0).sum()
+
+
+@needs_gcc
+def test_functions_that_nobody_calls_need_no_other_files(repository: Path, tmp_path: Path) -> None:
+    project(
+        repository, {"two.c": "void elsewhere(void);\nvoid other(void) { elsewhere(); }\nvoid one(float *x, int n) { x[n - 1] = 1; }\n"}
+    )
+    init_from(Path("tasks/t"), Origin("two.c:one", "f(Tensor(a!) x) -> ()", ("n=8",)))
+    assert called(load(Path("tasks/t")), tmp_path)["x"][-1] == 1
+
+
+@needs_gcc
+def test_include_folders_and_headers_of_further_sources(repository: Path) -> None:
+    project(
+        repository,
+        {
+            "lib/a.c": "#include <lib/a.h>\nvoid a(float *x, int n) { b(x, n); }\n",
+            "lib/a.h": "void b(float *, int);\n",
+            "lib/b.c": '#include "b.h"\nvoid b(float *x, int n) { x[0] = n; }\n',
+            "lib/b.h": "void b(float *, int);\n",
+        },
+    )
+    with pytest.raises(TaskError, match=r"includes `lib/a.h`, which is not found\n  --include \.$"):
+        init_from(Path("tasks/t"), Origin("lib/a.c:a", "f(Tensor(a!) x) -> ()", ("n=8",)))
+    init_from(Path("tasks/t"), Origin("lib/a.c:a", "f(Tensor(a!) x) -> ()", ("n=8",), include=(".",), sources=("lib/b.c",)))
+    build = load(Path("tasks/t")).build
+    assert (build.include, build.sources, build.readable) == ((".",), ("lib/b.c",), ("lib/a.h", "lib/b.h"))
+
+
+@pytest.mark.parametrize(("given", "flags"), [((), ("-O2",)), (("-DX",), ("-O2", "-DX")), (("-O3", "-DX"), ("-O3", "-DX"))])
+def test_optimisation_is_on_unless_it_is_said(repository: Path, given: tuple[str, ...], flags: tuple[str, ...]) -> None:
+    task = onboard("halve", "halve(Tensor(a!) x) -> ()", "size=8", flags=given)
+    assert task.build.flags == (*flags, "-ffunction-sections", "-Wl,--gc-sections")
+
+
 def test_nothing_is_left_to_write_by_hand(repository: Path) -> None:
     onboard("scale", "scale(Tensor x, Tensor weight) -> Tensor o", "size=8")
     texts = [p.read_text() for p in Path("tasks").rglob("*") if p.is_file() and "frozen" not in p.parts]
@@ -300,7 +368,11 @@ REFUSALS: list[tuple[dict[str, Any], str, str]] = [
     ({"signature": "s(Tensor x, Tensor weight, float size) -> Tensor o", "cases": ("m=1",)}, "takes `size` as `int`", "Write `int size`"),
     ({"signature": "s(Tensor x, Tensor weight, Tensor size) -> Tensor o", "cases": ("m=1",)}, "has a tensor", "by hand"),
     ({"signature": "s(Tensor x, Tensor weight, int? size) -> Tensor o", "cases": ("m=1",)}, "cannot be told that `size` is absent", "`?`"),
-    ({"source": "src lib/kernels.c:gemm", "signature": "g(Tensor(a!) A) -> ()"}, "has parameters `m`, `n`, `k`, ", "--bind m=VALUE --bind n="),
+    (
+        {"source": "src lib/kernels.c:gemm", "signature": "g(Tensor(a!) A) -> ()"},
+        "has parameters `m`, `n`, `k`, ",
+        "--bind m=VALUE --bind n=",
+    ),
     ({"source": "src lib/kernels.c:of_pairs", "signature": "f(Tensor(a!) pairs) -> ()", "cases": ("n=1",)}, "no element type", "--dtype"),
     ({"source": "src lib/kernels.c:of_rows", "signature": "f(Tensor(a!) x) -> ()", "cases": ("n=1",)}, "`x` as `float **`", "by hand"),
     ({"cases": ()}, "at least one case is needed", "--case"),

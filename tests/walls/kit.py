@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import secrets
+import select
 import subprocess
 import tempfile
 import time
@@ -67,8 +68,8 @@ class Room:
             finally:
                 os.close(writer)
             with walled:
-                text, size = _listen(output.fileno(), time.monotonic() + seconds)
-                status = walled.wait(0.3)
+                text, size, ended = _listen(output.fileno(), time.monotonic() + seconds)
+                status = walled.wait(5.0 if ended else 0.0)
         self.assert_nothing_left()
         return Result(status, text, size)
 
@@ -91,20 +92,19 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def _listen(fd: int, deadline: float) -> tuple[str, int]:
-    import select
-
+def _listen(fd: int, deadline: float) -> tuple[str, int, bool]:
+    """What was written, how much of it, and whether all who could write have closed their end."""
     kept, size = b"", 0
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     while (left := deadline - time.monotonic()) > 0 and poll.poll(left * 1000):
         piece = os.read(fd, 1 << 16)
         if not piece:
-            break
+            return kept.decode(errors="replace"), size, True
         kept, size = kept + piece[: KEPT - len(kept)], size + len(piece)
         if size > 64 * KEPT:
             break
-    return kept.decode(errors="replace"), size
+    return kept.decode(errors="replace"), size, False
 
 
 # --------------------------------------------------------------------------------------------- kinds of walls

@@ -195,7 +195,8 @@ static void sockets(const char *abstract) {
     static const struct {
         const char *name;
         int family, type;
-    } kinds[] = {{"inet", AF_INET, SOCK_STREAM}, {"inet6", AF_INET6, SOCK_DGRAM}, {"unix", AF_UNIX, SOCK_STREAM}, {"netlink", 16, SOCK_RAW}, {"packet", 17, SOCK_RAW}, {"vsock", 40, SOCK_STREAM}};
+    } kinds[] = {{"inet", AF_INET, SOCK_STREAM}, {"inet6", AF_INET6, SOCK_DGRAM}, {"unix", AF_UNIX, SOCK_STREAM},
+                 {"netlink", 16, SOCK_RAW},      {"packet", 17, SOCK_RAW},         {"vsock", 40, SOCK_STREAM}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) say(kinds[i].name, socket(kinds[i].family, kinds[i].type, 0));
     int pair[2];
     say("pair", socketpair(AF_UNIX, SOCK_DGRAM, 0, pair));

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 from msgspec.structs import replace
 
-from keepfast.errors import KeepfastError, MachineError, UsageError
-from keepfast.walls.base import MIB, Walls
-from tests.walls.kit import Room, inside
+from keepfast.errors import MachineError, UsageError
+from keepfast.walls.base import Walls
+from tests.walls.kit import Check, Room, inside
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+Walled = Callable[[Check], None]
 
 
 def walls_here() -> Walls:
@@ -21,7 +24,7 @@ def walls_here() -> Walls:
 
 
 @pytest.fixture
-def room(probe: bytes):  # type: ignore[no-untyped-def]
+def room(probe: bytes) -> Iterator[Room]:
     made = Room(walls_here(), probe)
     yield made
     made.assert_nothing_left()
@@ -34,7 +37,7 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def test_stop_is_confirmed_and_cont_lets_it_run(walled) -> None:  # type: ignore[no-untyped-def]
+def test_stop_is_confirmed_and_cont_lets_it_run(walled: Walled) -> None:
     def check(room: Room) -> None:
         with room.walls.spawn(room.wall(), room.argv("spin")) as spinning:
             for _ in range(3):
@@ -84,7 +87,7 @@ def test_the_judge_is_the_parent(room: Room) -> None:
         assert int(file.read().rpartition(")")[2].split()[1]) == os.getpid()
 
 
-def test_files_are_taken_out_of_the_scratch_folder(walled) -> None:  # type: ignore[no-untyped-def]
+def test_files_are_taken_out_of_the_scratch_folder(walled: Walled) -> None:
     def check(room: Room) -> None:
         shell = ("/bin/sh", "-c", "echo made > file; exit 3", room.mark)
         with room.walls.spawn(room.wall(profile="builder", read=("/bin", "/usr/bin"), processes=4), shell) as made:
@@ -117,7 +120,7 @@ def test_no_descriptor_of_the_judge_is_lost(room: Room) -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_a_program_that_is_not_there_is_named(walled) -> None:  # type: ignore[no-untyped-def]
+def test_a_program_that_is_not_there_is_named(walled: Walled) -> None:
     def check(room: Room) -> None:
         with pytest.raises(MachineError, match="/nowhere/at/all") as caught:
             room.walls.spawn(room.wall(), ("/nowhere/at/all",))
@@ -136,10 +139,8 @@ def test_core_that_is_not_there_is_an_error_of_ours(room: Room) -> None:
 def test_walls_are_never_thinner_than_asked_for(room: Room) -> None:
     if room.walls.mode == "plain":
         pytest.skip("no namespaces here to ask too much of")
-    if os.getuid() == 0:
-        wrong = replace(room.walls, program=str(room.probe))
-    else:
-        wrong = replace(room.walls, mode="root")  # an ordinary user may not make these
+    # As root: something else than `enter`. As an ordinary user: namespaces that this user may not make.
+    wrong = replace(room.walls, program=str(room.probe)) if os.getuid() == 0 else replace(room.walls, mode="root")
     with pytest.raises(MachineError, match="cannot enter the walls"):
         wrong.spawn(room.wall(), room.argv("nothing"))
 
@@ -154,6 +155,19 @@ def test_what_is_read_is_not_in_the_scratch_folder(room: Room) -> None:
     (room.folder / "scratch").mkdir(exist_ok=True)
     with pytest.raises(ValueError, match="inside the scratch"):
         room.walls.spawn(room.wall(read=(str(room.folder / "scratch"),)), room.argv("nothing"))
+
+
+def test_the_scratch_folder_may_lie_in_a_folder_that_is_read(walled: Walled) -> None:
+    def check(room: Room) -> None:
+        places = (str(room.folder), str(room.folder / "scratch"))
+        found = room.run("write", *places, read=(str(room.folder),)).values
+        assert found[f"create {places[0]}"] != 0
+        assert found[f"create {places[1]}"] == 0
+        if room.walls.mode == "plain":
+            (room.folder / "scratch" / "keepfast-hostile").unlink()
+            (room.folder / "scratch" / "keepfast-hostile-folder").rmdir()
+
+    walled(check)
 
 
 def test_partial_walls_name_the_folder_that_is_closed(probe: bytes) -> None:
@@ -203,8 +217,3 @@ def test_many_at_once(room: Room) -> None:
     for one in walled:
         one.kill()
     assert room.survivors() == []
-
-
-def test_errors_are_for_people() -> None:
-    assert issubclass(MachineError, KeepfastError)
-    assert MIB == 1 << 20

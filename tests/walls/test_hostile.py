@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import socket
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.walls.base import MIB
+from keepfast.walls.base import MIB, SPARE_TASKS
 from tests.walls.kit import Check, Room
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -28,10 +29,11 @@ def refused(values: dict[str, int], *names: str, also: set[int] = REFUSED) -> No
 
 def test_a_fork_bomb_is_bounded_and_ends(walled: Walled) -> None:
     def check(room: Room) -> None:
-        found = room.run("bomb", profile="builder", processes=8, seconds=0.5)
+        found = room.run("bomb", profile="builder", processes=8, seconds=0.3)
         assert found.status is None
-        assert found.values["made"] <= 8
-        assert found.values["failed"] >= 192
+        shared = room.walls.mode == "plain" and os.getuid() != 0  # the limit counts all processes of this user
+        assert found.values["made"] <= (8 + SPARE_TASKS if shared else 8)
+        assert found.values["made"] + found.values["failed"] == 200
 
     walled(check)
 
@@ -214,8 +216,6 @@ def test_it_stays_on_its_cores(walled: Walled) -> None:
 
 def test_buffers_keep_their_size_and_inputs_their_contents(walled: Walled) -> None:
     def check(room: Room) -> None:
-        import mmap
-
         inputs, outputs = os.memfd_create("inputs", os.MFD_ALLOW_SEALING), os.memfd_create("outputs", os.MFD_ALLOW_SEALING)
         for fd in (inputs, outputs):
             os.ftruncate(fd, 8192)

@@ -103,7 +103,8 @@ class Recorder:
 
     def _each(self, function: Any, pointers: int) -> list[tuple[int, int, int]]:
         """(offset, size, address of the value) of every parameter."""
-        table, found = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p)), []
+        table = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p))
+        found: list[tuple[int, int, int]] = []
         while True:
             code, offset, size = self.cu.cuFuncGetParamInfo(function, len(found))
             if int(code) != 0:

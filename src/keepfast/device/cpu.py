@@ -71,6 +71,5 @@ def ceilings(bench: Bench, threads: int) -> tuple[tuple[str, float], ...]:
         for what, kind in enumerate(KINDS):
             ns = lib.kf_bandwidth(buffer.ctypes.data_as(ctypes.c_void_p), size << 20, what, 20)
             found.append((f"{kind}_{size}MB_GBps", threads * (size << 20) / ns))
-    steps = 200_000
-    found.append(("float32_GFLOPs", threads * 2 * 12 * 16 * steps / lib.kf_flops32(steps, 5)))
+    found.append(("float32_GFLOPs", threads * lib.kf_gflops32(100_000, 5)))
     return tuple(found)

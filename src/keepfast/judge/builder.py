@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import math
 import os
 import re
 import select
@@ -146,7 +147,7 @@ def _wall(places: Mapping[str, str]) -> Wall:
         scratch_bytes=SCRATCH_BYTES,
         memory_bytes=MEMORY_BYTES,
         processes=PROCESSES,
-        cpu_seconds=int(SECONDS),
+        cpu_seconds=math.ceil(SECONDS),
         file_bytes=OUTPUT_BYTES,
         env=(("PATH", path), ("LC_ALL", "C"), ("SOURCE_DATE_EPOCH", "0")),
     )

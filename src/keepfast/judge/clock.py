@@ -18,7 +18,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from keepfast.device import cpu
+from keepfast.device import cpu, lease
 from keepfast.judge.channel import Call, Failure, Runner, RunnerSpec
 from keepfast.judge.compare import Budget
 from keepfast.judge.contents import Library, Sets
@@ -93,7 +93,11 @@ class Clock:
         self.own_cores = available - set(self.cores) or available
 
     def round(self, phase: Phase, arms: tuple[RunnerSpec, RunnerSpec], cases: tuple[Timed, ...]) -> Timing | Failure | Disturbed:
-        """Time subject (arms[0]) against opponent (arms[1]) once, in fresh processes."""
+        """Time subject (arms[0]) against opponent (arms[1]) once, in fresh processes, while no other keepfast times on these cores."""
+        with lease.held(self.cores):
+            return self._round(phase, arms, cases)
+
+    def _round(self, phase: Phase, arms: tuple[RunnerSpec, RunnerSpec], cases: tuple[Timed, ...]) -> Timing | Failure | Disturbed:
         began, steal, sentinel = time.monotonic(), _steal_ticks(), self.sentinel()
         drawn: Drawn = []
         odd: list[Odd] = []

@@ -128,26 +128,32 @@ uint64_t kf_bandwidth(uint8_t *buffer, size_t n, int what, int repeats) {
     return best;
 }
 
-/* Best of `repeats`: ns for `rounds` steps of 12 independent 16-lane float32 multiply-adds (2 * 12 * 16 flops a step). */
-typedef float lanes __attribute__((vector_size(64)));
-uint64_t kf_flops32(uint64_t rounds, int repeats) {
-    static volatile float sink __attribute__((unused));
-    uint64_t best = UINT64_MAX;
-    for (int r = 0; r < repeats; r++) {
-        lanes acc[12], x, y;
-        for (int k = 0; k < 16; k++) { x[k] = 1.0f + 1e-7f * (float)(k + r); y[k] = 1e-9f; }
-        for (int k = 0; k < 12; k++) acc[k] = x * (float)k;
-        uint64_t t0 = now(), t;
-        for (uint64_t i = 0; i < rounds; i++) {
-#pragma GCC unroll 12
-            for (int k = 0; k < 12; k++) acc[k] = acc[k] * x + y;
-        }
-        t = now() - t0;
-        float s = 0;
-        for (int k = 0; k < 12; k++)
-            for (int l = 0; l < 16; l++) s += acc[k][l];
-        sink = s;
-        if (t < best) best = t;
+/* GFLOP/s of `rounds` steps of 10 independent multiply-adds on vectors of BYTES: enough to fill the pipes, few enough to stay in
+ * registers where the vector is one register. A wider vector than this CPU has is split, spilled and slow, so all are tried. */
+#define FLOPS(NAME, BYTES)                                                             \
+    typedef float NAME##_lanes __attribute__((vector_size(BYTES)));                    \
+    static double NAME(uint64_t rounds) {                                              \
+        static volatile float sink __attribute__((unused));                            \
+        NAME##_lanes acc[10], x, y;                                                    \
+        for (int l = 0; l < BYTES / 4; l++) { x[l] = 1.0f + 1e-7f * (float)l; y[l] = 1e-9f; } \
+        for (int k = 0; k < 10; k++) acc[k] = x * (float)k;                            \
+        uint64_t t0 = now(), t;                                                        \
+        for (uint64_t i = 0; i < rounds; i++) {                                        \
+            _Pragma("GCC unroll 10") for (int k = 0; k < 10; k++) acc[k] = acc[k] * x + y; \
+        }                                                                              \
+        t = now() - t0;                                                                \
+        float s = 0;                                                                   \
+        for (int k = 0; k < 10; k++)                                                   \
+            for (int l = 0; l < BYTES / 4; l++) s += acc[k][l];                        \
+        sink = s;                                                                      \
+        return 2.0 * 10 * (BYTES / 4) * (double)rounds / (double)(t ? t : 1);          \
     }
+FLOPS(flops64, 64)
+FLOPS(flops32, 32)
+FLOPS(flops16, 16)
+
+double kf_gflops32(uint64_t rounds, int repeats) {
+    double best = 0;
+    for (int r = 0; r < repeats; r++) best = fmax(fmax(best, flops64(rounds)), fmax(flops32(rounds), flops16(rounds)));
     return best;
 }

@@ -40,7 +40,7 @@ class Library:
             entry.argtypes, entry.restype = [pointer, pointer, size, size, ctypes.POINTER(ctypes.c_double), ctypes.POINTER(size)], size
         self.lib.kf_sentinel.argtypes, self.lib.kf_sentinel.restype = [u64], u64
         self.lib.kf_bandwidth.argtypes, self.lib.kf_bandwidth.restype = [pointer, size, ctypes.c_int, ctypes.c_int], u64
-        self.lib.kf_flops32.argtypes, self.lib.kf_flops32.restype = [u64, ctypes.c_int], u64
+        self.lib.kf_gflops32.argtypes, self.lib.kf_gflops32.restype = [u64, ctypes.c_int], ctypes.c_double
 
     def sentinel_ns(self) -> float:
         return float(min(self.lib.kf_sentinel(200_000) for _ in range(3)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from keepfast.device import lease
 from keepfast.judge import compare
 from keepfast.judge.channel import Failure, Runner, RunnerSpec
 from keepfast.judge.compare import Budget, Mismatch
@@ -60,7 +61,7 @@ class Checker:
     def check(self, spec: RunnerSpec, draws: Sequence[Sequence[Draw]], expected_ns: dict[str, float]) -> Correct | Failure:
         """`draws`: a sequence of draws for each case."""
         found: list[Right] = []
-        with Runner.start(self.walls, spec) as runner:
+        with lease.held(spec.cores), Runner.start(self.walls, spec) as runner:
             if failure := runner.load(FIRST_CALL_S):
                 return failure
             for case in draws:

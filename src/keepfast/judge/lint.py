@@ -82,9 +82,8 @@ class Linter:
         for name, working, exact in zip(self.task.signature.results, one.working, one.exact, strict=True):
             slot = one.layout.slot(name)
             if working.shape != slot.shape or str(working.dtype) != slot.dtype:
-                raise TaskError(
-                    f"`{name}` is {slot.dtype}{list(slot.shape)}, reference() returned {working.dtype}{list(working.shape)}", where=where
-                )
+                what = f"`{name}` is {slot.dtype}{list(slot.shape)}, reference() returned {working.dtype}{list(working.shape)}"
+                raise TaskError(what, where=where, next_step="return the new values of a written argument in its own shape and dtype")
             if working.dtype.kind == "f" and not (np.isfinite(working).all() and np.isfinite(exact).all()):
                 raise TaskError(
                     f"reference() returned NaN or infinity in `{name}`",

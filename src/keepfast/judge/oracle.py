@@ -23,7 +23,7 @@ from keepfast import wire
 from keepfast.errors import KeepfastError, TaskError
 from keepfast.judge import sets
 from keepfast.judge.oracle_records import Answer, Job, Piece, Request
-from keepfast.model import Case, Signature, Task
+from keepfast.model import Arg, Case, Signature, Task
 
 
 class CaseView:
@@ -44,7 +44,7 @@ def load_module(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location("keepfast_reference", path)
     if spec is None or spec.loader is None:
-        raise TaskError("cannot be loaded", where=str(path))
+        raise TaskError("cannot be loaded", where=str(path), next_step=f"python {path}   says more")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and typing look their module up
     spec.loader.exec_module(module)
@@ -66,28 +66,41 @@ def inputs_of(module: ModuleType, task: Task, case: Case, seed: tuple[int, ...])
         if arg.name not in values and arg.has_default:
             values[arg.name] = arg.default
     if sorted(values) != sorted(names):
-        raise TaskError(f"inputs() returned {sorted(values)}, the signature has {sorted(names)}", where=f"reference.py, case {case.name}")
+        what = f"inputs() returned {sorted(values)}, the signature has {sorted(names)}"
+        raise TaskError(what, where=f"reference.py, case {case.name}", next_step="let inputs() return exactly the arguments, by name")
     return {name: _checked(task, case, name, values[name]) for name in names}
 
 
 def _checked(task: Task, case: Case, name: str, value: Any) -> Any:
     arg = next(a for a in task.signature.args if a.name == name)
-    where = f"reference.py, case {case.name}, `{name}`"
-    if value is None:
-        if not arg.optional:
-            raise TaskError("is None, but the signature does not say `?`", where=where)
+    if value is None and arg.optional:
         return None
-    if arg.kind != "tensor":
-        wanted = {"int": (int, np.integer), "float": (float, int, np.floating), "bool": (bool, np.bool_), "str": (str,)}[arg.kind]
-        if not isinstance(value, wanted):
-            raise TaskError(f"is a {type(value).__name__}, the signature says {arg.kind}", where=where)
-        return value
-    if type(value) is not np.ndarray:
-        raise TaskError(f"is a {type(value).__name__}, not a NumPy array", where=where)
-    declared = task.argument(name).dtype
-    if declared and str(value.dtype) != declared:
-        raise TaskError(f"has dtype {value.dtype}, [arguments] says {declared}; keepfast never casts", where=where)
+    if why := _unfit(arg, value, task.argument(name).dtype):
+        raise TaskError(why[0], where=f"reference.py, case {case.name}, `{name}`", next_step=why[1])
     return value
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "int": (int, np.integer),
+    "float": (float, int, np.floating),
+    "bool": (bool, np.bool_),
+    "str": (str,),
+}
+
+
+def _unfit(arg: Arg, value: Any, declared: str) -> tuple[str, str] | None:
+    """What is wrong with an argument's value, and what to do about it."""
+    if value is None:
+        return "is None, but the signature does not say `?`", "return a value, or make it optional in the signature: `Tensor? bias`"
+    if arg.kind != "tensor":
+        fits = isinstance(value, KINDS[arg.kind])
+        return None if fits else (f"is a {type(value).__name__}, the signature says {arg.kind}", f"return a Python {arg.kind}")
+    if type(value) is not np.ndarray:
+        return f"is a {type(value).__name__}, not a NumPy array", "return np.array(...) of the element type that the kernel gets"
+    if declared and str(value.dtype) != declared:
+        what = f"has dtype {value.dtype}, [arguments] says {declared}; keepfast never casts"
+        return what, f"draw it as {declared}, or change [arguments]"
+    return None
 
 
 def widen(value: Any) -> Any:
@@ -129,7 +142,8 @@ def frozen_results(
     call = (ctypes.c_uint64 * len(words))(*[w.value + base[w.kind] if w.kind in base else w.value for w in words])
     code = int(ctypes.CDLL(library).keepfast_call(call))
     if code != 0:
-        raise TaskError(f"the frozen kernel returned {code}", where=f"frozen oracle, case {case.name}")
+        step = "inputs() must draw what the kernel can compute"
+        raise TaskError(f"the frozen kernel returned {code}", where=f"frozen oracle, case {case.name}", next_step=step)
     return {name: sets.view(out_image, layout.slot(name)).copy() for name in task.signature.results}
 
 
@@ -172,9 +186,8 @@ def _hold_to_dtypes(task: Task, working: Mapping[str, np.ndarray]) -> None:
     for name, array in working.items():
         declared = task.argument(name).dtype
         if declared and str(array.dtype) != declared:
-            raise TaskError(
-                f"reference() returned {array.dtype} for `{name}`, [arguments] says {declared}; keepfast never casts", where="reference.py"
-            )
+            what = f"reference() returned {array.dtype} for `{name}`, [arguments] says {declared}; keepfast never casts"
+            raise TaskError(what, where="reference.py", next_step="compute in the dtype of the arguments, or change [arguments]")
 
 
 def _pack(parts: list[np.ndarray]) -> tuple[int, int, list[int]]:
@@ -287,7 +300,7 @@ def said(error: BaseException, folder: str) -> str:
         return error.text()
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(folder)]
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else "reference.py: "
-    return f"{place}{type(error).__name__}: {error}"
+    return f"{place}{type(error).__name__}: {error}\n  mend it, then: keepfast check"
 
 
 def serve(channel: socket) -> None:

@@ -65,7 +65,8 @@ class Pending:
             ) from None
         found = msgspec.convert(raw, Answer)
         if found.error:
-            raise TaskError(found.error)
+            what, _, step = found.error.partition("\n  ")
+            raise TaskError(what, next_step=step)
         memory = np.fromfile(f"/proc/self/fd/{fds[0]}", np.uint8, found.size) if fds else np.empty(0, np.uint8)
         for fd in fds:
             os.close(fd)

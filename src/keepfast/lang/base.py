@@ -12,6 +12,7 @@ puts the files where the placeholders say.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
 from typing import Protocol
 
 from msgspec import Struct
@@ -20,6 +21,7 @@ from keepfast.errors import TaskError, nearest
 from keepfast.model import File, Task
 
 OUTPUT = "out.so"
+GROUP = "keepfast.languages"  # entry points: name -> class of a Language
 
 
 class Step(Struct, frozen=True):
@@ -49,15 +51,15 @@ class Language(Protocol):
         ...
 
 
-def languages() -> tuple[Language, ...]:
+def by_name(name: str) -> Language:
+    """The language called `name`: ours, or one that an installed package offers. TaskError that lists the known ones."""
     from keepfast.lang.c import C
 
-    return (C(),)
-
-
-def by_name(name: str) -> Language:
-    """The language called `name`; TaskError that lists the known ones."""
-    known = {language.name: language for language in languages()}
-    if name not in known:
-        raise TaskError(f"unknown language `{name}`.{nearest(name, tuple(known))}", next_step=f"known: {', '.join(known)}")
-    return known[name]
+    if name == C.name:
+        return C()
+    offered = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in offered:
+        known = sorted({C.name, *offered})
+        raise TaskError(f"no language `{name}` is installed.{nearest(name, known)}", next_step=f"known: {', '.join(known)}")
+    found: Language = offered[name].load()()
+    return found

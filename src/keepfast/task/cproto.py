@@ -114,7 +114,7 @@ def aliases_of(text: str) -> dict[str, str]:
     table: dict[str, str] = {}
     text = blank(text)
     for body in re.findall(r"\btypedef\b([^;{}()\[\]]*);", text):
-        base, *more = _ATTRIBUTE.sub(" ", body).split(",")
+        base, *more = body.split(",")
         declared = re.fullmatch(r"(.*[\s*])([A-Za-z_]\w*)\s*", base, re.DOTALL)
         if declared:
             pointee = declared[1].rstrip("* \t\n")

@@ -88,7 +88,6 @@ def _plan(source: Origin, path: Path, symbol: str, root: Path) -> _Plan:
     axes, cases = texts.cases(source.cases)
     settings = preprocess.Settings(root, tuple(_inside(Path(i), root, "--include") for i in source.include), flags, cpp)
     unit = preprocess.read(path, symbol, settings)
-    others = (preprocess.read(_inside(Path(s), root, "--source"), "", settings) for s in source.sources)
     own = unit.own
     prototype = _prototype(unit, own, symbol, path)
     wish = adapter.Wish(axes, texts.pairs(source.bind, "--bind"), texts.pairs(source.dtypes, "--dtype"), cpp)
@@ -104,9 +103,16 @@ def _plan(source: Origin, path: Path, symbol: str, root: Path) -> _Plan:
         cases,
         matched,
         shapes=texts.shapes(source.shapes, matched, axes, cases),
-        read=tuple(sorted({*unit.files, *(f for other in others for f in other.files)} - {home})),
+        read=_read(source, unit, settings, home),
         entry_symbol="kernel" if "kernel" not in cproto.defined(own) else f"call_{symbol}",
     )
+
+
+def _read(source: Origin, unit: preprocess.Unit, settings: preprocess.Settings, home: Path) -> tuple[Path, ...]:
+    """What the compiler reads besides `home` and the further sources."""
+    sources = {_inside(Path(s), unit.root, "--source") for s in source.sources}
+    others = (preprocess.read(path, "", settings) for path in sources)
+    return tuple(sorted({*unit.files, *(f for other in others for f in other.files)} - {home} - sources))
 
 
 def _prototype(unit: preprocess.Unit, own: str, symbol: str, path: Path) -> cproto.Prototype:

@@ -33,6 +33,7 @@ Mode = Literal["root", "user", "plain"]
 
 MIB = 1 << 20
 UIDS = range(60000, 65000)  # one of them for each walled process of root, so that its limit on processes counts nothing else
+SPARE_TASKS = 64  # where the limit counts all of a user's processes: `enter` itself, and what else this user starts meanwhile
 START_TIMEOUT_S = 20.0
 
 
@@ -109,7 +110,7 @@ class Walls(Struct, frozen=True):
     def _user(self) -> tuple[int, int]:
         if os.getuid() != 0 or self.mode == "user" or self.strength == "none":
             return os.getuid(), os.getgid()
-        free = [*(set(UIDS) & sweep.mapped(UIDS) - sweep.users())]
+        free = [*(sweep.mapped(UIDS) - sweep.users())]
         uid = secrets.choice(free) if free else os.getuid()
         return uid, uid if free else os.getgid()
 
@@ -128,12 +129,12 @@ class Walls(Struct, frozen=True):
                     next_step=f"chmod o+x {closed}   or   run keepfast as an ordinary user",
                 )
 
-    def _shares_count(self) -> bool:
+    def _shares_count(self, uid: int) -> bool:
         """The limit on processes counts all of this user's: without namespaces, and in user namespaces before Linux 5.14."""
-        return self.mode == "plain" or (self.mode == "user" and _kernel() < (5, 14))
+        return uid == os.getuid() and (self.mode != "user" or _kernel() < (5, 14))
 
     def _options(self, wall: Wall, uid: int, gid: int) -> list[str]:
-        others = sweep.tasks_of(uid) + 1 if self._shares_count() else 0  # 1: `enter` itself
+        others = sweep.tasks_of(uid) + SPARE_TASKS if self._shares_count(uid) else 0
         values = {
             "mode": self.mode, "profile": wall.profile, "landlock": self.landlock, "seccomp": int(self.seccomp), "uid": uid, "gid": gid,
             "scratch": _home(wall), "scratch-bytes": wall.scratch_bytes, "memory-bytes": wall.memory_bytes,

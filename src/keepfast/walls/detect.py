@@ -15,10 +15,11 @@ from keepfast import native
 from keepfast.errors import MachineError, UsageError
 from keepfast.model import Fact
 from keepfast.walls import sweep
-from keepfast.walls.base import Mode, Strength, Wall, Walls, Want
+from keepfast.walls.base import UIDS, Mode, Strength, Wall, Walls, Want
 
 NEXT_STEP = {
-    "namespaces": "run as an ordinary user with user namespaces, or in a container with --cap-add SYS_ADMIN",
+    "namespaces": "run as an ordinary user with user namespaces, or in a container with --cap-add SYS_ADMIN "
+    "(and --security-opt apparmor=unconfined where AppArmor is on)",
     "user namespaces": "sysctl -w user.max_user_namespaces=10000; on Ubuntu 24.04 and later also "
     "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0; in a container --security-opt seccomp=unconfined",
     "landlock": "Linux 5.13 or later with `landlock` in the kernel's lsm= list; in a container a newer Docker or Podman",
@@ -105,7 +106,7 @@ def _facts(tried: dict[Mode, str], found: Walls) -> tuple[Fact, ...]:
 
 
 def _uid(found: Walls) -> str:
-    if os.getuid() == 0 and found.mode != "user" and found.strength != "none":
+    if os.getuid() == 0 and found.mode != "user" and found.strength != "none" and sweep.mapped(UIDS):
         return "60000 to 64999, one for each process"
     return f"{os.getuid()}, your own" if os.getuid() else "0: run as an ordinary user, so that the limit on processes holds"
 

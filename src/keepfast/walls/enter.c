@@ -151,7 +151,7 @@ static void set_limits(const struct wall *w) {
     limit(w, RLIMIT_FSIZE, w->file_bytes, w->file_bytes);
     limit(w, RLIMIT_NOFILE, 256, 256);
     limit(w, RLIMIT_STACK, 8 * mib, 64 * mib);
-    limit(w, RLIMIT_CORE, 0, 0);
+    limit(w, RLIMIT_CORE, 1, 1); /* 0 would still start a handler like apport for each crash; 1 never does, see core(5) */
     limit(w, RLIMIT_MEMLOCK, 0, 0);
     limit(w, RLIMIT_MSGQUEUE, 0, 0);
 }
@@ -281,17 +281,32 @@ static int probe(void) {
     return 0;
 }
 
+/* Clones the walled process; there it does not return. It begins when its process id is on its way to the judge, so that whatever
+   goes wrong in it the judge knows whom to reap. */
+static pid_t start(struct wall *w) {
+    int told[2];
+    char text[32];
+    if (pipe2(told, O_CLOEXEC) != 0) fail(w, "make", "a pipe");
+    long walled = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+    if (walled < 0) fail(w, "start", "a process");
+    if (walled == 0) {
+        close(told[1]);
+        if (read(told[0], text, 1) < 0) _exit(120);
+        close(told[0]);
+        live(w);
+    }
+    snprintf(text, sizeof text, "pid %ld", walled);
+    if (send(w->status, text, strlen(text), MSG_NOSIGNAL) < 0) _exit(120);
+    close(told[0]), close(told[1]);
+    return (pid_t)walled;
+}
+
 int main(int argc, char **argv) {
     static struct wall w = {.status = -1, .life = -1, .mode = MODE_PLAIN, .profile = PROFILE_RUNNER};
-    char text[32];
     if (argc == 2 && !strcmp(argv[1], "--probe")) return probe();
     options(&w, argc, argv);
     make_namespaces(&w);
-    long walled = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
-    if (walled < 0) fail(&w, "start", "a process");
-    if (walled == 0) live(&w);
-    snprintf(text, sizeof text, "pid %ld", walled);
-    if (send(w.status, text, strlen(text), MSG_NOSIGNAL) < 0) return 120;
-    if (w.mode == MODE_PLAIN) keep(&w, (pid_t)walled);
+    pid_t walled = start(&w);
+    if (w.mode == MODE_PLAIN) keep(&w, walled);
     return 0;
 }

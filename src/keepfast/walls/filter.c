@@ -37,15 +37,16 @@
 
 static const int REFUSED[] = {
     /* other processes */
-    SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kcmp, 424 /* pidfd_send_signal */, 434 /* pidfd_open */, 438 /* pidfd_getfd */,
-    440 /* process_madvise */, 448 /* process_mrelease */, SYS_migrate_pages, SYS_move_pages, SYS_sched_setaffinity, SYS_setpriority, SYS_ioprio_set,
+    SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kcmp, 424 /* pidfd_send_signal */, 434 /* pidfd_open */,
+    438 /* pidfd_getfd */, 440 /* process_madvise */, 448 /* process_mrelease */, SYS_migrate_pages, SYS_move_pages,
+    SYS_sched_setaffinity, SYS_setpriority, SYS_ioprio_set,
     /* the file system's shape */
     SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_swapon, SYS_swapoff, SYS_quotactl, SYS_name_to_handle_at, SYS_open_by_handle_at,
     SYS_fanotify_init, 428 /* open_tree */, 429 /* move_mount */, 430 /* fsopen */, 431 /* fsconfig */, 432 /* fsmount */, 433 /* fspick */,
     442 /* mount_setattr */, 443 /* quotactl_fd */, 467 /* open_tree_attr */, SYS_mknodat,
     /* namespaces, privileges, the kernel */
-    SYS_unshare, SYS_setns, SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, 425, 426, 427 /* io_uring */, SYS_add_key, SYS_request_key, SYS_keyctl,
-    SYS_kexec_load, SYS_kexec_file_load, SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_reboot, SYS_acct,
+    SYS_unshare, SYS_setns, SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, 425, 426, 427 /* io_uring */, SYS_add_key, SYS_request_key,
+    SYS_keyctl, SYS_kexec_load, SYS_kexec_file_load, SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_reboot, SYS_acct,
     SYS_settimeofday, SYS_clock_settime, SYS_adjtimex, SYS_clock_adjtime, SYS_sethostname, SYS_setdomainname, SYS_personality, SYS_vhangup,
     SYS_syslog, 447 /* memfd_secret */,
     /* network, and sockets that could be pointed elsewhere */
@@ -56,8 +57,8 @@ static const int REFUSED[] = {
 };
 
 static const int REFUSED_TO_RUNNER[] = {
-    SYS_execve, SYS_memfd_create, SYS_shmget, SYS_shmat, SYS_shmctl, SYS_msgget, SYS_semget, SYS_mq_open, SYS_sched_setscheduler, SYS_sched_setparam,
-    SYS_sched_setattr, SYS_setsid, SYS_setpgid, SYS_mbind, SYS_set_mempolicy,
+    SYS_execve, SYS_memfd_create, SYS_shmget, SYS_shmat, SYS_shmctl, SYS_msgget, SYS_semget, SYS_mq_open, SYS_sched_setscheduler,
+    SYS_sched_setparam, SYS_sched_setattr, SYS_setsid, SYS_setpgid, SYS_mbind, SYS_set_mempolicy,
 #ifdef __x86_64__
     SYS_fork, SYS_vfork,
 #endif
@@ -69,8 +70,9 @@ static const uint32_t SIGNALS_OF_DEVICES[] = {FIOSETOWN, SIOCSPGRP, FIOASYNC, TI
 
 /* What Landlock does not see: attributes of files, and before ABI 3 truncation by path. */
 static const int ATTRIBUTES[] = {
-    SYS_truncate, SYS_fchmod, SYS_fchmodat, 452 /* fchmodat2 */, SYS_fchown, SYS_fchownat, SYS_utimensat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
-    SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, 463 /* setxattrat */, 466 /* removexattrat */, 469 /* file_setattr */,
+    SYS_truncate, SYS_fchmod, SYS_fchmodat, 452 /* fchmodat2 */, SYS_fchown, SYS_fchownat, SYS_utimensat, SYS_setxattr, SYS_lsetxattr,
+    SYS_fsetxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, 463 /* setxattrat */, 466 /* removexattrat */,
+    469 /* file_setattr */,
 #ifdef __x86_64__
     SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat,
 #endif
@@ -101,7 +103,9 @@ static void load(struct program *p, size_t offset) { add(p, BPF_LD | BPF_W | BPF
 static void answer(struct program *p, int error) {
     add(p, BPF_RET | BPF_K, error ? SECCOMP_RET_ERRNO | (uint32_t)error : SECCOMP_RET_ALLOW, 0, 0);
 }
-static size_t argument(int index) { return offsetof(struct seccomp_data, args) + 8 * (size_t)index; } /* low half: both machines are little-endian */
+
+/* The low half of an argument; both machines are little-endian. */
+static size_t argument(int index) { return offsetof(struct seccomp_data, args) + 8 * (size_t)index; }
 
 static void refuse(struct program *p, int call, int error) {
     add(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1);
@@ -227,5 +231,6 @@ void filter_apply(const struct wall *w) {
     answer(&p, 0);
     struct sock_fprog filter = {p.length, p.code};
     /* SPEC_ALLOW: before Linux 5.16 a filter also switched off speculation, which would change what is timed. */
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &filter) != 0) fail(w, "apply", "the system call filter");
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &filter) != 0)
+        fail(w, "apply", "the system call filter");
 }

@@ -77,7 +77,8 @@ static void bind_path(const struct wall *w, const char *path, uint64_t flags) {
 
 static void enter_empty_root(const struct wall *w) {
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) fail(w, "detach mounts of", "/");
-    if (mount("keepfast", w->scratch, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,nr_inodes=4096,mode=755") != 0) fail(w, "mount tmpfs on", w->scratch);
+    const char *options = "size=1m,nr_inodes=4096,mode=755";
+    if (mount("keepfast", w->scratch, "tmpfs", MS_NOSUID | MS_NODEV, options) != 0) fail(w, "mount tmpfs on", w->scratch);
     if (chdir(w->scratch) != 0 || mkdir("." OLD, 0700) != 0) fail(w, "make folder", OLD);
     if (syscall(SYS_pivot_root, ".", "." OLD) != 0 || chdir("/") != 0) fail(w, "change root to", w->scratch);
 }
@@ -92,8 +93,9 @@ static void leave_outside(const struct wall *w) {
 
 static void mount_scratch(const struct wall *w) {
     char options[128];
+    unsigned long long size = w->scratch_bytes;
     make_point(w, w->scratch, 1);
-    snprintf(options, sizeof options, "size=%llu,nr_inodes=8192,mode=700,uid=%u,gid=%u", (unsigned long long)w->scratch_bytes, w->uid, w->gid);
+    snprintf(options, sizeof options, "size=%llu,nr_inodes=8192,mode=700,uid=%u,gid=%u", size, w->uid, w->gid);
     if (mount("scratch", w->scratch, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options) != 0) fail(w, "mount scratch on", w->scratch);
 }
 
@@ -101,7 +103,7 @@ static void mount_proc(const struct wall *w) {
     make_point(w, "/proc", 1);
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, NULL) == 0) return;
     /* Where the outer /proc is masked (some containers) a user namespace may not mount its own: then there is none inside. */
-    if (w->mode != MODE_USER || errno != EPERM) fail(w, "mount", "/proc");
+    if (errno != EPERM) fail(w, "mount", "/proc");
 }
 
 static void add_links(const struct wall *w) {

@@ -1,0 +1,5 @@
+// a device without end as source
+// expects: build-limit does-not-compile
+// at: build
+#include "/dev/zero"
+int kernel(void) { return 0; }

@@ -1,0 +1,5 @@
+// another device without end as source
+// expects: build-limit does-not-compile
+// at: build
+#include "/dev/urandom"
+int kernel(void) { return 0; }

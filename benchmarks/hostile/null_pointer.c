@@ -1,0 +1,8 @@
+// writes to address 0 while it is loaded or called
+// expects: crash
+// at: call constructor init_array ifunc
+static int attack(void)
+{
+    *(volatile int *)0 = 1;
+    return 0;
+}
