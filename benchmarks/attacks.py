@@ -156,7 +156,7 @@ def _for_the_guard() -> tuple[Attack, ...]:
         _guarded("a hundred megabytes", Reason.TOO_BIG, File(ENTRY, b"/" * 100_000_000)),
         _guarded("a hundred megabytes in fifty files", Reason.TOO_BIG, *(File(f"kernel/{n}.c", b"/" * 2_000_000) for n in range(50))),
         _guarded("six hundred files", Reason.TOO_BIG, File(ENTRY, SOURCE), *many),
-        _guarded("a folder in place of the source", Reason.BUILD, File(f"{ENTRY}/kernel.c", SOURCE)),
+        _guarded("a folder in place of the source", Reason.GUARD, File(f"{ENTRY}/kernel.c", SOURCE)),
         _guarded("folders deeper than allowed", Reason.GUARD, File(ENTRY, SOURCE), File(f"kernel/{'a/' * 30}x.h", b"\n")),
         _guarded("a name too long", Reason.GUARD, File(ENTRY, SOURCE), File(f"kernel/{'a' * 300}.h", b"\n")),
     )

@@ -1,5 +1,5 @@
 // folders in folders, deeper than a path may be long
-// expects: return-code
+// expects: return-code hang
 // at: call
 static int attack(void)
 {

@@ -3,6 +3,6 @@
 // at: call
 static int attack(void)
 {
-    volatile int none = 0;
-    return 1 / none;
+    volatile int some = 5, none = 0;
+    return some / none;
 }

@@ -1,5 +1,5 @@
 // all the disk there is
-// expects: return-code limits
+// expects: return-code limits hang
 // at: call constructor
 static int attack(void)
 {

@@ -1,5 +1,5 @@
 // a gigabyte of output and of errors
-// expects: return-code
+// expects: return-code hang
 // at: call constructor
 static int attack(void)
 {

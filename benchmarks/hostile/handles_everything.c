@@ -6,6 +6,7 @@ static void nothing(int s) { (void)s; }
 static int attack(void)
 {
     for (int s = 1; s < 65; s++) signal(s, nothing);
-    *(volatile int *)0 = 1;
+    volatile uintptr_t nowhere = 0;
+    *(volatile int *)nowhere = 1;
     return 0;
 }

@@ -1,5 +1,5 @@
 // a gigabyte for each thread
-// expects: return-code does-not-load crash limits
+// expects: return-code does-not-load crash limits hang
 // at: call
 static __thread char zeros[1 << 30];
 

@@ -1,5 +1,5 @@
 // itself, without end
 // expects: does-not-compile
 // at: build
-#include __FILE__
+#include "kernel.c"
 int kernel(void) { return 0; }

@@ -3,6 +3,6 @@
 // at: build
 // slow: 20 s to compile
 #if __INCLUDE_LEVEL__ < 190
-#include __FILE__
-#include __FILE__
+#include "kernel.c"
+#include "kernel.c"
 #endif

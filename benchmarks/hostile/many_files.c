@@ -1,5 +1,5 @@
 // a hundred thousand empty files with odd names
-// expects: return-code
+// expects: return-code hang
 // at: call
 static int attack(void)
 {

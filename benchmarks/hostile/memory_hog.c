@@ -1,5 +1,5 @@
 // all memory there is, touched, by malloc
-// expects: return-code limits crash
+// expects: return-code limits crash hang
 // at: call constructor
 static int attack(void)
 {

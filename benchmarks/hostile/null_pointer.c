@@ -3,6 +3,7 @@
 // at: call constructor init_array ifunc
 static int attack(void)
 {
-    *(volatile int *)0 = 1;
+    volatile uintptr_t nowhere = 0;
+    *(volatile int *)nowhere = 1;
     return 0;
 }

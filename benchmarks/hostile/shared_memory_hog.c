@@ -1,5 +1,5 @@
 // all memory there is, by mmap, private and shared
-// expects: return-code limits crash
+// expects: return-code limits crash hang
 // at: call constructor
 static int attack(void)
 {

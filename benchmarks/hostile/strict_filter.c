@@ -1,9 +1,9 @@
-// a filter on itself that forbids the runner to answer
-// expects: limits crash hang protocol
+// another filter in place of the one there is
+// expects: return-code
 // at: call constructor
 static int attack(void)
 {
-    syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, NULL);
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
-    return 0;
+    TRY(syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, NULL));
+    TRY(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT));
+    return REFUSED;
 }

@@ -1,5 +1,5 @@
 // a gigabyte of zeros, touched while loading
-// expects: return-code limits
+// expects: return-code limits hang
 // at: constructor
 static char zeros[1 << 30];
 

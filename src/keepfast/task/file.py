@@ -18,6 +18,7 @@ from keepfast.model import Budget, Build, Goal, Limit, Rules, Tolerance
 NAME = "task.toml"
 MAX_BYTES = 256 * 1024
 SCHEMA = 1
+HELP = "docs/tasks.md explains every key; `keepfast schema` prints them with their types"
 KeyPath = tuple[str | int, ...]
 Kind = TypeVar("Kind", bound=Struct)
 
@@ -76,7 +77,7 @@ class Source(Struct, frozen=True):
 
 def error(text: str, path: KeyPath, what: str, next_step: str = "") -> TaskError:
     line = line_of(text, path)
-    return TaskError(what, where=f"{NAME}:{line}" if line else NAME, next_step=next_step)
+    return TaskError(what, where=f"{NAME}:{line}" if line else NAME, next_step=next_step or HELP)
 
 
 def parse(text: str) -> Source:
