@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-COMPARISONS = (("rms16", "again"), ("rms4096", "again"), ("gemm4096", "again"), ("rms4096", "more"))
+COMPARISONS = (("rms16", "again"), ("rms16", "same"), ("rms4096", "again"), ("gemm4096", "again"), ("rms4096", "more"))
 ARENA = 16 << 30
 
 
@@ -104,6 +104,8 @@ def main() -> None:
     words = argparse.ArgumentParser()
     words.add_argument("--out", type=Path, default=Path("benchmarks/results/gpu_aa.json"))
     words.add_argument("--rounds", type=int, default=12)
+    words.add_argument("--captures", type=int, default=1, help="captures of every pair, each with so many rounds")
+    words.add_argument("--only", default="", help="kernel:variant[,kernel:variant]")
     words.add_argument("--blocks", type=int, default=10)
     words.add_argument("--folder", type=Path, default=Path("/tmp/keepfast-aa"))
     words.add_argument("step", nargs="*")
@@ -121,8 +123,10 @@ def main() -> None:
     )
     lines = given.out.with_suffix(".jsonl")
     lines.parent.mkdir(parents=True, exist_ok=True)
-    for kernel, variant in COMPARISONS:
-        compare(given, kernel, variant, lines)
+    wanted = [tuple(w.split(":")) for w in given.only.split(",") if w] or COMPARISONS
+    for kernel, variant in wanted:
+        for _ in range(given.captures):
+            compare(given, kernel, variant, lines)
     summarise(lines, given.out)
     return None
 
@@ -133,15 +137,16 @@ def libraries() -> list[str]:
 
 
 def compare(given: argparse.Namespace, kernel: str, variant: str, lines: Path) -> None:
-    plans = {}
-    for which in ("plain", variant):
-        plans[which] = given.folder / f"{kernel}-{which}.plan"
-        began = time.monotonic()
-        run("capture", kernel, which, hex(arena_base()), str(plans[which]))
-        print(kernel, which, plans[which].with_suffix(".json").read_text(), f"captured in {time.monotonic() - began:.1f} s", flush=True)
+    plans = {which: given.folder / f"{kernel}-{which}.plan" for which in ("plain", variant)}
+    began, number = time.time(), hex(random.getrandbits(32))
+    argv = [sys.executable, __file__, "capture", kernel]
+    working = [subprocess.Popen([*argv, which, hex(arena_base()), str(path)]) for which, path in plans.items()]
+    if any(process.wait() for process in working):
+        raise SystemExit(f"a capture of {kernel} failed")
+    print(kernel, variant, plans[variant].with_suffix(".json").read_text(), f"captured in {time.time() - began:.1f} s", flush=True)
     for _ in range(given.rounds):
         found = json.loads(run("--blocks", str(given.blocks), "round", str(plans[variant]), str(plans["plain"])))
-        found |= {"kernel": kernel, "variant": variant, "when": time.time()}
+        found |= {"kernel": kernel, "variant": variant, "capture": number, "when": time.time()}
         with lines.open("a") as out:
             out.write(json.dumps(found) + "\n")
         print(
@@ -153,21 +158,8 @@ def compare(given: argparse.Namespace, kernel: str, variant: str, lines: Path) -
 
 def summarise(lines: Path, out: Path) -> None:
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
-    table = []
-    for kernel, variant in COMPARISONS:
-        ds = [r["d"] for r in rows if (r["kernel"], r["variant"]) == (kernel, variant)]
-        calls = [r["second_ms"] for r in rows if (r["kernel"], r["variant"]) == (kernel, variant)]
-        if len(ds) > 1:
-            table.append(
-                {
-                    "kernel": kernel,
-                    "variant": variant,
-                    "rounds": len(ds),
-                    "launch_ms": statistics.median(calls),
-                    "mean_percent": 100 * math.expm1(statistics.mean(ds)),
-                    "sd_percent": 100 * statistics.stdev(ds),
-                }
-            )
+    table = [summary(kernel, variant, rows) for kernel, variant in COMPARISONS]
+    table = [row for row in table if row]
     about = subprocess.run(
         ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,power.limit", "--format=csv,noheader"],
         capture_output=True,
@@ -189,6 +181,29 @@ def summarise(lines: Path, out: Path) -> None:
     )
     for row in table:
         print(row)
+
+
+def summary(kernel: str, variant: str, rows: list[dict[str, float]]) -> dict[str, object]:
+    """One row of the table; SDs in per cent, between rounds of one capture and between the means of captures."""
+    mine = [r for r in rows if (r["kernel"], r["variant"]) == (kernel, variant)]
+    captures: dict[object, list[float]] = {}
+    for row in mine:
+        captures.setdefault(row.get("capture", ""), []).append(row["d"])
+    if len(mine) < 2:
+        return {}
+    means = [statistics.mean(ds) for ds in captures.values()]
+    within = [statistics.variance(ds) for ds in captures.values() if len(ds) > 1]
+    return {
+        "kernel": kernel,
+        "variant": variant,
+        "captures": len(captures),
+        "rounds": len(mine),
+        "launch_ms": statistics.median(r["second_ms"] for r in mine),
+        "mean_percent": 100 * math.expm1(statistics.mean(means)),
+        "sd_rounds_percent": 100 * math.sqrt(statistics.mean(within)),
+        "sd_captures_percent": 100 * statistics.stdev(means) if len(means) > 1 else None,
+        "capture_means_percent": [100 * math.expm1(m) for m in means],
+    }
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ class Graph:
         self.device, self.plan = device, plan
         self._keep: list[Any] = []
         self.modules = [ok(device.cu.cuModuleLoadData(image), "cuModuleLoadData") for image in plan.images]
-        self.executable: Any = None
+        self.executables: list[Any] = []
 
     def build(self, order: Sequence[int]) -> None:
-        """Make the executable: within a call the plan's own edges, between calls a chain of ours."""
+        """Make one more executable: within a call the plan's own edges, between calls a chain of ours."""
         cu = self.device.cu
         graph = ok(cu.cuGraphCreate(0), "cuGraphCreate")
         handles: dict[int, Any] = {}
@@ -33,12 +33,12 @@ class Graph:
                 after = [handles[b] for b in node.after] or last
                 handles[i] = self._add(graph, node.work, after)
             last = [handles[i] for i in members if i not in followed]
-        self.executable = ok(cu.cuGraphInstantiate(graph, 0), "cuGraphInstantiate")
-        ok(cu.cuGraphUpload(self.executable, self.device.stream), "cuGraphUpload")
+        self.executables.append(ok(cu.cuGraphInstantiate(graph, 0), "cuGraphInstantiate"))
+        ok(cu.cuGraphUpload(self.executables[-1], self.device.stream), "cuGraphUpload")
         self.device.synchronise()
 
-    def launch(self) -> None:
-        ok(self.device.cu.cuGraphLaunch(self.executable, self.device.stream), "cuGraphLaunch")
+    def launch(self, which: int) -> None:
+        ok(self.device.cu.cuGraphLaunch(self.executables[which], self.device.stream), "cuGraphLaunch")
 
     def _add(self, graph: Any, work: Kernel | Memset | Copy, after: list[Any]) -> Any:
         if isinstance(work, Kernel):
