@@ -108,7 +108,7 @@ def files_of(attack: Attack, places: Places) -> tuple[File, ...]:
         return attack.files
     known = {"TASK": places.task, "REFERENCE": f"{places.task}/reference.py", "REPOSITORY": places.repository, "HOME": places.home}
     parts = [f"#define {name} {json.dumps(value)}" for name, value in known.items()]
-    parts.append(f"#define JUDGE {places.judge}\nenum {{ ALL_WELL = -1 }};")
+    parts.append(f"#define JUDGE {places.judge}")
     if attack.site == "build":
         return (File(ENTRY, "\n".join((*parts, attack.text)).encode()),)
     before, call = SITES[attack.site]
@@ -135,6 +135,7 @@ def wrong(attack: Attack, verdict: Verdict) -> str:
 # --------------------------------------------------------------------------------------------- for the guard
 
 SOURCE = b"int kernel(void) { return 0; }\n"
+LARGE = b"/" * 2_000_000
 
 
 def _for_the_guard() -> tuple[Attack, ...]:
@@ -153,8 +154,8 @@ def _for_the_guard() -> tuple[Attack, ...]:
         *made,
         _guarded("binary", Reason.GUARD, File(ENTRY, SOURCE), File("kernel/data.h", b"\0\1\2")),
         _guarded("names that differ by case", Reason.GUARD, File(ENTRY, SOURCE), File("kernel/KERNEL.c", SOURCE)),
-        _guarded("a hundred megabytes", Reason.TOO_BIG, File(ENTRY, b"/" * 100_000_000)),
-        _guarded("a hundred megabytes in fifty files", Reason.TOO_BIG, *(File(f"kernel/{n}.c", b"/" * 2_000_000) for n in range(50))),
+        _guarded("a large file", Reason.TOO_BIG, File(ENTRY, LARGE + b"/" * 200_000)),
+        _guarded("a hundred megabytes", Reason.TOO_BIG, File(ENTRY, SOURCE), *(File(f"kernel/{n}.c", LARGE) for n in range(50))),
         _guarded("six hundred files", Reason.TOO_BIG, File(ENTRY, SOURCE), *many),
         _guarded("a folder in place of the source", Reason.GUARD, File(f"{ENTRY}/kernel.c", SOURCE)),
         _guarded("folders deeper than allowed", Reason.GUARD, File(ENTRY, SOURCE), File(f"kernel/{'a/' * 30}x.h", b"\n")),

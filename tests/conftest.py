@@ -16,3 +16,12 @@ def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "PAUSES_S", (0.0, 0.0))
     monkeypatch.setattr(calibrate, "ROUNDS", 3)
     monkeypatch.setattr(calibrate, "PADS", (1, 2))
+
+
+@pytest.fixture(scope="session")
+def walled() -> None:
+    """Skips where a run would be refused: on a machine without any walls."""
+    from keepfast.walls.base import Walls
+
+    if Walls.detect().strength == "none":
+        pytest.skip("this machine has no walls, so keepfast refuses to run candidates (keepfast doctor)")

@@ -23,7 +23,11 @@ def repository(empty: Path) -> Path:
     """A repository, which is the working folder, with a task whose deck has three entries."""
     folder = empty / NAME
     tasks.write(folder, code=START)
-    for name, code in (("001-nothing", f"/* as it was */\n{START}"), ("002-wrong", START.replace("+ 1.0f", "+ 2.0f")), ("003-faster", FASTER)):
+    for name, code in (
+        ("001-nothing", f"/* as it was */\n{START}"),
+        ("002-wrong", START.replace("+ 1.0f", "+ 2.0f")),
+        ("003-faster", FASTER),
+    ):
         path = folder / "deck" / name / "kernel" / "kernel.c"
         path.parent.mkdir(parents=True)
         path.write_text(code)
@@ -38,7 +42,7 @@ def noisy(log: list[dict[str, Any]]) -> str:
     return f"{kind}, {reason}: {log[-1]['detail']}" if reason in ("machine", "ambiguous", "not-confirmed", "case-loss") else ""
 
 
-@pytest.mark.usefixtures("calm")
+@pytest.mark.usefixtures("calm", "walled")
 def test_a_whole_run(repository: Path, keepfast: Call) -> None:
     head = git(repository, "rev-parse", "HEAD")
     ran = keepfast("run", NAME, "--proposer", "deck", "--experiments", "4", "--seed", "3")

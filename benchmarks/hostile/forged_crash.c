@@ -1,5 +1,5 @@
 // says that it crashed in a way that never was, with numbers out of range
-// expects: protocol crash
+// expects: protocol
 // at: call
 static int attack(void)
 {

@@ -44,7 +44,7 @@
 
 #include "keepfast.h"
 
-enum { REFUSED = 77 };
+enum { REFUSED = 77, ALL_WELL = -1 }; // ALL_WELL: what the attack left in the output is the answer
 #define TRY(attempt) do { errno = 0; if ((long)(attempt) >= 0) return 1000 + __LINE__; } while (0)
 
 static const float *X; // the arguments of the call, or nothing while loading

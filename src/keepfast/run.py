@@ -131,7 +131,9 @@ def _detach(folder: Path, options: RunOptions) -> int:
     """The same command in a session of its own, its output in .keepfast/run.log; returns when it holds the ledger or has ended."""
     from keepfast.cli.done import tell
 
+    _proposer(options)
     ready = shop.open_shop(folder, options)
+    _fit(ready, options)
     log = ready.repo.ensure_state() / "run.log"
     began = log.stat().st_size if log.exists() else 0
     with log.open("ab") as out, Ledger.open(ready.repo.state) as ledger:

@@ -70,15 +70,31 @@ def replaced(name: str, old: str, new: str) -> Edit:
 
 TASKS: dict[str, tuple[Edit, str, str]] = {
     "unknown key": (replaced("task.toml", "axes =", "axis ="), "task.toml:3: unknown key `axis`. Did you mean `axes`?", "Keys here: "),
-    "wrong type": (replaced("task.toml", "schema = 1", 'schema = 1\nthreads = "two"'), "task.toml:2: `threads` must be a whole number, not text", ""),
+    "wrong type": (
+        replaced("task.toml", "schema = 1", 'schema = 1\nthreads = "two"'),
+        "task.toml:2: `threads` must be a whole number, not text",
+        "",
+    ),
     "no task file": (lambda folder: (folder / "task.toml").unlink(), f"no task at `{TASK}`", "keepfast init "),
     "no reference": (lambda folder: (folder / "reference.py").unlink(), "no reference.py in ", "keepfast init"),
     "no entry": (lambda folder: (folder / "kernel" / "kernel.c").unlink(), "kernel/kernel.c does not exist", "change `entry`"),
     "signature": (replaced("task.toml", "Tensor x)", "Tensr x)"), "task.toml:2: ", "Tensor"),
     "unbound axis": (replaced("task.toml", "n = 7", "weight = 1.0"), "case `odd` does not bind axis `n`", "n = 1024"),
-    "editable": (replaced("task.toml", "axes", 'editable = ["**"]\naxes'), "task.toml:3: `**` reaches task.toml", 'editable = ["kernel/**"]'),
-    "editable reference": (replaced("task.toml", "axes", 'editable = ["kernel/**", "*.py"]\naxes'), "`*.py` reaches reference.py", "kernel/**"),
-    "index role": (replaced("task.toml", "[goal]", '[arguments]\nx = { role = "index" }\n[goal]'), "`index` of `x` needs a GPU judge", "GPU judge"),
+    "editable": (
+        replaced("task.toml", "axes", 'editable = ["**"]\naxes'),
+        "task.toml:3: `**` reaches task.toml",
+        'editable = ["kernel/**"]',
+    ),
+    "editable reference": (
+        replaced("task.toml", "axes", 'editable = ["kernel/**", "*.py"]\naxes'),
+        "`*.py` reaches reference.py",
+        "kernel/**",
+    ),
+    "index role": (
+        replaced("task.toml", "[goal]", '[arguments]\nx = { role = "index" }\n[goal]'),
+        "`index` of `x` needs a GPU judge",
+        "GPU judge",
+    ),
     "bf16": (replaced("task.toml", "[goal]", '[arguments]\nx = { dtype = "bfloat16" }\n[goal]'), "NumPy cannot hold", "Take it out"),
 }
 
@@ -105,6 +121,7 @@ REFERENCES: dict[str, tuple[Edit, str]] = {
 }
 
 
+@pytest.mark.usefixtures("walled")
 @pytest.mark.parametrize(("name", "command"), [("nan", "check"), ("nan", "run"), ("constant", "run"), ("raises", "calibrate")])
 def test_a_reference_that_cannot_be_judged(repository: Path, keepfast: Call, name: str, command: str) -> None:
     edit, what = REFERENCES[name]
@@ -112,6 +129,7 @@ def test_a_reference_that_cannot_be_judged(repository: Path, keepfast: Call, nam
     assert refused(keepfast, repository, command, TASK).startswith(what)
 
 
+@pytest.mark.usefixtures("walled")
 def test_a_reference_that_ignores_its_input(repository: Path, keepfast: Call) -> None:
     folder = repository / TASK
     replaced("task.toml", "Tensor x)", "Tensor x, Tensor y)")(folder)
@@ -123,6 +141,7 @@ def test_a_reference_that_ignores_its_input(repository: Path, keepfast: Call) ->
 # --------------------------------------------------------------------------------------------- repository and machine
 
 
+@pytest.mark.usefixtures("walled")
 @pytest.mark.parametrize("command", ["check", "run"])
 @pytest.mark.parametrize(
     ("commands", "what", "step"),
@@ -134,12 +153,17 @@ def test_a_reference_that_ignores_its_input(repository: Path, keepfast: Call) ->
     ids=["none", "unborn", "bare"],
 )
 def test_a_repository_that_cannot_be_worked_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keepfast: Call, commands: tuple[tuple[str, ...], ...], what: str, step: str, command: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keepfast: Call,
+    commands: tuple[tuple[str, ...], ...],
+    what: str,
+    step: str,
+    command: str,
 ) -> None:
     root = tmp_path / "no répo"
     root.mkdir()
     monkeypatch.chdir(root)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     for words in commands:
         git(root, *words)
     tasks.write(root / TASK)
@@ -156,6 +180,7 @@ def test_no_identity_for_the_finished_branch(stand: Stand, keepfast: Call) -> No
     assert "git config user.name" in said
 
 
+@pytest.mark.usefixtures("walled")
 @pytest.mark.parametrize("command", ["check", "run", "calibrate"])
 def test_no_compiler(repository: Path, keepfast: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     tools = tmp_path / "tools"
@@ -167,6 +192,7 @@ def test_no_compiler(repository: Path, keepfast: Call, tmp_path: Path, monkeypat
     assert "apt install gcc" in said
 
 
+@pytest.mark.usefixtures("walled")
 @pytest.mark.parametrize("command", ["check", "run", "calibrate"])
 def test_a_second_run_on_the_same_ledger(repository: Path, keepfast: Call, command: str) -> None:
     with Ledger.open(repository / ".keepfast") as ledger, ledger.hold("first-1"):
@@ -175,6 +201,7 @@ def test_a_second_run_on_the_same_ledger(repository: Path, keepfast: Call, comma
     assert "keepfast stop" in said
 
 
+@pytest.mark.usefixtures("walled")
 @pytest.mark.parametrize(
     ("words", "what"),
     [
@@ -190,6 +217,7 @@ def test_a_run_that_cannot_be_as_asked(repository: Path, keepfast: Call, words: 
 # --------------------------------------------------------------------------------------------- candidates
 
 
+@pytest.mark.usefixtures("walled")
 def test_a_working_tree_with_a_link_out(repository: Path, keepfast: Call) -> None:
     path = repository / TASK / "kernel" / "more.h"
     path.symlink_to("/etc/passwd")
@@ -199,6 +227,7 @@ def test_a_working_tree_with_a_link_out(repository: Path, keepfast: Call) -> Non
         assert "cp --remove-destination" in said
 
 
+@pytest.mark.usefixtures("walled")
 def test_a_hundred_megabytes_of_source_in_the_working_tree(repository: Path, keepfast: Call) -> None:
     """A verdict, not an error: the change could be judged, and is turned away."""
     with (repository / TASK / "kernel" / "generated.h").open("wb") as file:
@@ -234,7 +263,7 @@ STALE = """was written for another kernel
 """
 
 
-@pytest.mark.usefixtures("calm")
+@pytest.mark.usefixtures("calm", "walled")
 def test_a_deck_of_bad_candidates(repository: Path, keepfast: Call) -> None:
     """Each is a verdict with its reason; the run goes on, and nothing but .git and .keepfast has changed."""
     deck = repository / TASK / "deck"

@@ -136,10 +136,21 @@ def test_weaker_walls_build_the_same_code(walls: Walls, folder: Path, strength: 
 def test_the_first_error_is_the_detail(walls: Walls, folder: Path) -> None:
     text = PLAIN.replace("return 0", "return j")
     assert refused(build(walls, folder, text)) == "kernel.c:6: 'j' undeclared"
-    assert "undefined reference to `kernel'" in refused(build(walls, folder, "int other(void) { return 0; }\n"))
+    said = refused(build(walls, folder, "int other(void) { return 0; }\n"))
+    assert said == "undefined reference to `kernel': it is in no file of [build] sources"
     assert refused(build(walls, folder, f'__asm__("nonsense");\n{PLAIN}')).startswith(
         ("assembler: no such instruction", "kernel.c:1:", "assembler: unknown")
     )
+
+
+def test_the_root_as_an_include_folder_opens_only_what_is_readable(walls: Walls, folder: Path) -> None:
+    (folder / "data").mkdir()
+    (folder / "data" / "a.h").write_text("#define ZERO 0\n")
+    (folder / "data" / "b.h").write_text("#define ZERO 0\n")
+    settings = Build(include=(".",), readable=("data/a.h",))
+    text = f"#include <data/a.h>\n{PLAIN.replace('return 0', 'return ZERO')}"
+    built(build(walls, folder, text, build=settings))
+    assert "No such file" in refused(build(walls, folder, text.replace("a.h", "b.h"), build=settings))
 
 
 def test_a_language_that_was_not_asked_for(walls: Walls, folder: Path) -> None:

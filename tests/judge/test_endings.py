@@ -41,6 +41,13 @@ def test_what_the_runner_said_refines_the_wording() -> None:
     assert endings.ended(-11, aborted, BUFFERS, "double free").detail == "SIGABRT: it gave up by abort(); its last words: double free"
 
 
+def test_a_signal_that_the_runner_never_speaks_of_is_not_believed() -> None:
+    """A candidate that says it was killed by the kernel does not choose the reason `limits`."""
+    assert Crash.of({"op": "crash", "signal": 9}) is None
+    assert Crash.of({"op": "crash", "signal": 24}) is None
+    assert Crash.of({"op": "crash", "signal": 11}) is not None
+
+
 hostile = st.dictionaries(
     st.sampled_from(["op", "signal", "code", "address", "buffer", "offset", "stack"]),
     st.one_of(st.integers(-(2**70), 2**70), st.booleans(), st.text(), st.none(), st.floats(), st.lists(st.integers())),

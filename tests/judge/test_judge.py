@@ -163,6 +163,8 @@ def test_the_champions_own_code_is_not_timed(make: Make) -> None:
     assert renamed.detail == "the same machine code as experiment 1"
     assert rungs(renamed) == [("guard", True), ("build", True)]
     assert renamed.code == stand.judge.arms.code(START)
+    by_hand = stand.evaluate("/* the same */\n" + tasks.looping(4), replace(START, n=0))
+    assert by_hand.detail == "the same machine code as the kernel before"
 
 
 def test_code_that_was_judged_before_is_not_judged_again(make: Make) -> None:

@@ -67,6 +67,15 @@ def test_an_input_that_is_ignored(tmp_path: Path, library: Library) -> None:
     assert error.what == "reference() ignores its input `y`"
 
 
+def test_a_frozen_kernel_is_called_by_its_name(tmp_path: Path, library: Library) -> None:
+    assert Linter(Reference(tasks.write(tmp_path)), library, Random(1)).oracle == "reference()"
+    text = tasks.toml().replace("schema = 1\n", 'schema = 1\noracle = "frozen"\n')
+    (tmp_path / "frozen" / "kernel").mkdir(parents=True)
+    (tmp_path / "frozen" / "kernel" / "kernel.c").write_text(tasks.RIGHT)
+    inputs = tasks.REFERENCE.replace("def reference(x)", "def outputs(case)")
+    assert Linter(Reference(tasks.write(tmp_path, text=text, reference=inputs)), library, Random(1)).oracle == "the frozen kernel"
+
+
 def test_a_written_argument_of_another_shape(tmp_path: Path, library: Library) -> None:
     task = square(tmp_path, "return x[:-1]", text=tasks.toml("f(Tensor(a!) x) -> Tensor(a!)"))
     assert refused(task, library).what == "`x` is float32[4096], reference() returned float32[4095]"

@@ -97,7 +97,7 @@ def test_draws_of_a_case_must_lie_alike(tmp_path: Path) -> None:
         ("return x * x + 1", "raise IndexError('row 9')", "reference.py:9: IndexError: row 9"),
         ("import numpy as np", "import numpie", "reference.py:1: ModuleNotFoundError: No module named 'numpie'"),
         ("return x * x + 1", "raise SystemExit(3)", "reference.py: the reference worker gave no answer"),
-        ("return x * x + 1", "import os; os.abort()", "reference.py: the reference worker gave no answer"),
+        ("return x * x + 1", "import os; os.abort()", "reference.py: the reference worker gave no answer (it was killed by SIGABRT)"),
     ],
 )
 def test_how_a_reference_fails(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -143,22 +143,44 @@ def test_without_compare_there_is_none(tmp_path: Path) -> None:
 
 
 def test_a_frozen_kernel_is_the_oracle(tmp_path: Path, walls: Walls, reachable: Path) -> None:
-    inputs = tasks.REFERENCE.partition("def reference")[0]
-    outputs = "def outputs(case):\n    return {'out': np.empty(case.n, np.float32)}\n"
-    frozen = tmp_path / "frozen" / "kernel" / "kernel.c"
-    frozen.parent.mkdir(parents=True)
-    frozen.write_text(tasks.RIGHT.replace("+ 1.0f", "+ 3.0f"))
-    text = tasks.toml().replace("schema = 1\n", 'schema = 1\noracle = "frozen"\n')
-    task = tasks.write(tmp_path, text=text, reference=inputs + outputs)
-    arms = Arms(task, walls, reachable)
-    reference = Reference(task, arms.frozen({"x": "float32", "out": "float32"}))
-    (draw,) = reference.draws([Job("make", task.cases[0], (1,))])
+    reference = frozen(tmp_path, walls, reachable, "+ 1.0f", "+ 3.0f")
+    (draw,) = reference.draws([Job("make", reference.task.cases[0], (1,))])
     x = reading(draw, "x")
     assert np.array_equal(draw.working[0], x * x + np.float32(3))
     assert draw.exact[0].dtype == np.float64
     assert np.array_equal(draw.exact[0], draw.working[0])
     (again,) = reference.results([draw])
     assert np.array_equal(again.working[0], draw.working[0])
+
+
+def frozen(folder: Path, walls: Walls, builds: Path, old: str, new: str) -> Reference:
+    """The reference of a task whose oracle is the softmax kernel with a change."""
+    text = tasks.toml().replace("schema = 1\n", 'schema = 1\noracle = "frozen"\n')
+    (folder / "frozen" / "kernel").mkdir(parents=True)
+    (folder / "frozen" / "kernel" / "kernel.c").write_text(tasks.RIGHT.replace(old, new))
+    outputs = "def outputs(case):\n    return {'out': np.empty(case.n, np.float32)}\n"
+    task = tasks.write(folder, text=text, reference=tasks.REFERENCE.partition("def reference")[0] + outputs)
+    return Reference(task, Arms(task, walls, builds).frozen({"x": "float32", "out": "float32"}))
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        (
+            "*(volatile int *)8 = 1; return 0",
+            "frozen oracle: the frozen kernel crashed (SIGSEGV)\n  inputs() must draw what it can compute",
+        ),
+        (
+            "return 7",
+            "frozen oracle, case main: the frozen kernel returned 7\n  inputs() must draw what the kernel can compute; an adapter",
+        ),
+    ],
+)
+def test_how_a_frozen_kernel_fails(tmp_path: Path, walls: Walls, reachable: Path, new: str, said: str) -> None:
+    reference = frozen(tmp_path, walls, reachable, "return 0", new)
+    with pytest.raises(TaskError) as error:
+        reference.draws(jobs(reference.task))
+    assert error.value.text().startswith(said)
 
 
 def test_a_worker_that_is_not_needed_leaves_nothing(tmp_path: Path) -> None:

@@ -133,16 +133,15 @@ def test_nearest() -> None:
 
 def test_aliases() -> None:
     text = "typedef float real;\ntypedef real /* why */ scalar, *vector;\ntypedef const vector row;\ntypedef struct S T;\n"
-    text += "typedef const double *__restrict table;\ntypedef float lanes __attribute__((vector_size(16)));\ntypedef int (*call)(int);\ntypedef void *any;\n"
+    text += "typedef const double *__restrict table;\ntypedef float lanes __attribute__((vector_size(16)));\ntypedef int (*call)(int);\n"
+    text += "typedef void *any;\n"
     text += "typedef unsigned long int size_t; typedef struct S *handle; using whole = long;"
     aliases = aliases_of(text)
     assert set(aliases) == {"real", "scalar", "vector", "row", "table", "any", "size_t", "handle", "whole"}
-    body = "void f(scalar *A, const real *B, vector C, const vector D, row E, table F, any G, size_t H, vector *I, handle J, whole K, T *L) { }"
-    found = [(p.type.text, p.type.dtype) for p in find(body, "f", aliases).parameters]
-    assert found[:6] == [
-        (t, "float64" if "double" in t else "float32")
-        for t in ("float *", "const float *", "float *", "float *", "float *", "const double *")
-    ]
+    inside = "scalar *A, const real *B, vector C, const vector D, row E, table F, any G, size_t H, vector *I, handle J, whole K, T *L"
+    found = [(p.type.text, p.type.dtype) for p in find(f"void f({inside}) {{ }}", "f", aliases).parameters]
+    assert [t for t, _ in found[:6]] == ["float *", "const float *", "float *", "float *", "float *", "const double *"]
+    assert [t for _, t in found[:6]] == [*["float32"] * 5, "float64"]
     assert found[6:] == [("void *", ""), ("size_t", "uint64"), ("float **", "float32"), ("struct S *", ""), ("long", "int64"), ("T *", "")]
 
 

@@ -292,8 +292,8 @@ def project(repository: Path, files: dict[str, str]) -> None:
 def test_a_template_that_another_file_includes(repository: Path, tmp_path: Path) -> None:
     """What may be changed is the file that the function stands in."""
     body = "int NAME(TYPE, _double)(const TYPE *x, TYPE *y, size_t n, MODE mode) { if (n) y[n - 1] = 2 * x[n - 1]; return mode != ON; }\n"
-    head = "#include <stddef.h>\ntypedef enum { OFF, ON } MODE;\n#define PASTE(a, b) a##b\n#define NAME(a, b) PASTE(a, b)\n#define TYPE float\n"
-    project(repository, {"c/all.c": f'{head}#include "body.template.c"\n', "c/body.template.c": body})
+    head = "#include <stddef.h>\ntypedef enum { OFF, ON } MODE;\n#define PASTE(a, b) a##b\n#define NAME(a, b) PASTE(a, b)\n"
+    project(repository, {"c/all.c": f'{head}#define TYPE float\n#include "body.template.c"\n', "c/body.template.c": body})
     init_from(Path("tasks/t"), Origin("c/all.c:float_double", "f(Tensor x, int mode=1) -> Tensor y", ("n=8",)))
     task = load(Path("tasks/t"))
     assert (task.editable, task.build.readable) == (("c/body.template.c",), ("c/all.c",))
@@ -303,13 +303,9 @@ def test_a_template_that_another_file_includes(repository: Path, tmp_path: Path)
 
 @needs_gcc
 def test_old_style_and_pointer_types(repository: Path, tmp_path: Path) -> None:
-    project(
-        repository,
-        {
-            "old.h": "#define EXPORT(type) extern type\ntypedef double *BOX;\ntypedef unsigned long word;\n",
-            "old.c": '#include "old.h"\nEXPORT(word) total(at, box, n) word at; BOX box; unsigned n; { while (n--) at += box[n] > 0; return at; }\n',
-        },
-    )
+    head = "#define EXPORT(type) extern type\ntypedef double *BOX;\ntypedef unsigned long word;\n"
+    body = "EXPORT(word) total(at, box, n) word at; BOX box; unsigned n; { while (n--) at += box[n] > 0; return at; }\n"
+    project(repository, {"old.h": head, "old.c": f'#include "old.h"\n{body}'})
     init_from(Path("tasks/t"), Origin("old.c:total", "f(Tensor box, int at=5) -> Tensor", ("n=100",), flags=("-Wno-old-style-definition",)))
     task = load(Path("tasks/t"))
     found = called(task, tmp_path)["out"]

@@ -13,6 +13,7 @@ from msgspec import Struct
 from keepfast.model import Reason
 
 MAX_DETAIL = 400
+FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)  # what the runner's handler speaks of
 SEGV_UNMAPPED, SEGV_FORBIDDEN, FPE_INTEGER = 1, 2, 1  # si_code, see sigaction(2)
 _LIMITS = {
     signal.SIGXCPU: "SIGXCPU: used up its CPU time",
@@ -47,7 +48,7 @@ class Buffer(Struct, frozen=True):
 
 
 class Crash(Struct, frozen=True):
-    """What the runner's fault handler said. Hostile like all it says; numbers out of range are dropped by `of`."""
+    """What the runner's fault handler said. Hostile like all it says: `of` drops numbers out of range, and signals it does not handle."""
 
     signal: int
     code: int = 0
@@ -60,7 +61,7 @@ class Crash(Struct, frozen=True):
     def of(cls, said: dict[str, object]) -> Crash | None:
         numbers = {key: value for key, value in said.items() if type(value) is int}
         number = numbers.get("signal", 0)
-        if number not in list(signal.Signals):
+        if number not in FAULTS:
             return None
         return cls(number, numbers.get("code", 0), numbers.get("address"), numbers.get("buffer"), numbers.get("offset"), "stack" in numbers)
 

@@ -204,7 +204,8 @@ class CpuJudge:
             if isinstance(built, Failure):
                 return ladder.end(built.reason, built.detail, cheat=built.cheat)
             if fresh and candidate is not champion and (known := self._known(built, champion)) is not None:
-                return ladder.end(Reason.SAME_CODE, f"the same machine code as experiment {known}", code=built.code_hash)
+                where = f"experiment {known}" if known else "the kernel before"  # `check` has no experiments
+                return ladder.end(Reason.SAME_CODE, f"the same machine code as {where}", code=built.code_hash)
             return self._correct(ladder, candidate, champion, self._by_case(self.reference.as_draws(pending)))
         finally:
             pending.close()

@@ -45,13 +45,15 @@ class Report(Struct, frozen=True):
 
     @property
     def score(self) -> str:
-        return f"{len(self.mutants) - len(self.survivors)} of {len(self.mutants)} mutants killed in {self.cases} cases"
+        cases = f"{self.cases} case{'s' if self.cases > 1 else ''}"
+        return f"{len(self.mutants) - len(self.survivors)} of {len(self.mutants)} mutants killed in {cases}"
 
 
 class Linter:
     def __init__(self, reference: Reference, library: Library, rng: Random) -> None:
         self.reference, self.library, self.rng = reference, library, rng
         self.task: Task = reference.task
+        self.oracle = "the frozen kernel" if self.task.oracle == "frozen" else "reference()"
 
     def run(self) -> Report:
         """Raises TaskError with the first thing that makes the task unfit; survivors among the mutants included."""
@@ -86,7 +88,7 @@ class Linter:
                 raise TaskError(what, where=where, next_step="return the new values of a written argument in its own shape and dtype")
             if working.dtype.kind == "f" and not (np.isfinite(working).all() and np.isfinite(exact).all()):
                 raise TaskError(
-                    f"reference() returned NaN or infinity in `{name}`",
+                    f"{self.oracle} returned NaN or infinity in `{name}`",
                     where=where,
                     next_step=f"draw inputs for which the answer is finite; {LINT}",
                 )
@@ -97,9 +99,9 @@ class Linter:
         guilty = [c for c in same if c.timed] or (same if len(same) == len(pairs) else [])
         if guilty:
             raise TaskError(
-                "reference() returned the same value for two different inputs; a task whose answer is constant cannot be judged",
+                f"{self.oracle} returned the same value for two different inputs; a task whose answer is constant cannot be judged",
                 where=f"{WHERE}, case {guilty[0].name}",
-                next_step=LINT,
+                next_step=f"let inputs() draw what makes a difference; {LINT}",
             )
 
     def _uses_inputs(self, pairs: Sequence[tuple[Draw, Draw]]) -> None:
@@ -109,9 +111,8 @@ class Linter:
             asked = [(one, _with(one, other, name)) for one, other in pairs if any(s.name == name for s in one.layout.slots)]
             found = self.reference.results([changed for _, changed in asked])
             if asked and all(_same(one.exact, got.exact) for (one, _), got in zip(asked, found, strict=True)):
-                raise TaskError(
-                    f"reference() ignores its input `{name}`", where=WHERE, next_step=f"use it or take it out of the signature; {LINT}"
-                )
+                step = f"let inputs() draw what makes a difference, or take `{name}` out of the signature; {LINT}"
+                raise TaskError(f"{self.oracle} ignores its input `{name}`", where=WHERE, next_step=step)
 
     def _mixes(self, pairs: Sequence[tuple[Draw, Draw]]) -> None:
         """Timed contents mix two draws: the answer must stay finite and of like size."""

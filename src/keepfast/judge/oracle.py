@@ -142,7 +142,7 @@ def frozen_results(
     call = (ctypes.c_uint64 * len(words))(*[w.value + base[w.kind] if w.kind in base else w.value for w in words])
     code = int(ctypes.CDLL(library).keepfast_call(call))
     if code != 0:
-        step = "inputs() must draw what the kernel can compute"
+        step = "inputs() must draw what the kernel can compute; an adapter whose function returns a result, and no error code, returns 0"
         raise TaskError(f"the frozen kernel returned {code}", where=f"frozen oracle, case {case.name}", next_step=step)
     return {name: sets.view(out_image, layout.slot(name)).copy() for name in task.signature.results}
 

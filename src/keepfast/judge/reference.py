@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -40,8 +41,8 @@ class Results(msgspec.Struct, frozen=True):
 class Pending:
     """A worker that was given its jobs; `collect` reads the answers and waits for its end."""
 
-    def __init__(self, process: subprocess.Popen[bytes], channel: socket, jobs: Sequence[Job]) -> None:
-        self.process, self.channel, self.jobs = process, channel, jobs
+    def __init__(self, process: subprocess.Popen[bytes], channel: socket, request: Request) -> None:
+        self.process, self.channel, self.jobs, self.frozen = process, channel, request.jobs, bool(request.frozen)
 
     def collect(self) -> list[tuple[Answer, np.ndarray]]:
         try:
@@ -60,9 +61,7 @@ class Pending:
         try:
             raw, fds = wire.receive(self.channel, timeout_s=TIMEOUT_S, max_bytes=1 << 20)
         except wire.WireError as error:
-            raise TaskError(
-                f"the reference worker gave no answer ({error})", where="reference.py", next_step="keepfast check shows its output"
-            ) from None
+            raise self._silent(error) from None
         found = msgspec.convert(raw, Answer)
         if found.error:
             what, _, step = found.error.partition("\n  ")
@@ -71,6 +70,18 @@ class Pending:
         for fd in fds:
             os.close(fd)
         return found, memory
+
+    def _silent(self, error: wire.WireError) -> TaskError:
+        """Why there is no answer: how the worker ended, when it has."""
+        try:
+            status = self.process.wait(1.0) if isinstance(error, wire.Closed) else 0
+        except subprocess.TimeoutExpired:
+            status = 0
+        if status < 0 and self.frozen:
+            step = "inputs() must draw what it can compute: indices in range, lengths that fit"
+            return TaskError(f"the frozen kernel crashed ({signal.Signals(-status).name})", where="frozen oracle", next_step=step)
+        why = f"it was killed by {signal.Signals(-status).name}" if status < 0 else str(error)
+        return TaskError(f"the reference worker gave no answer ({why})", where="reference.py", next_step="keepfast check shows its output")
 
 
 class Reference:
@@ -97,7 +108,7 @@ class Reference:
             )
         request = Request(self.task, tuple(jobs), self.frozen)
         wire.send(ours, msgspec.to_builtins(request), fds)
-        return Pending(process, ours, jobs)
+        return Pending(process, ours, request)
 
     def draws(self, jobs: Sequence[Job]) -> list[sets.Draw]:
         return self.as_draws(self.ask(jobs))
