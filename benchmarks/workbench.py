@@ -101,6 +101,7 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         if fresh:
             path.unlink(missing_ok=True)
+        path.touch()
         self.known = {line.key: line.item for line in self._lines() if (line.machine, line.task) == (machine, task)}
 
     def find(self, key: str, kind: type[T]) -> T | None:
@@ -126,8 +127,6 @@ class Store:
 
     def _lines(self) -> Iterator[Line]:
         """What can be read; a line that was cut off when the script was killed is closed and left out."""
-        if not self.path.exists():
-            return
         text = self.path.read_bytes()
         if text and not text.endswith(b"\n"):
             with self.path.open("ab") as out:

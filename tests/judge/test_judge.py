@@ -19,6 +19,7 @@ from keepfast.judge.channel import Failure, RunnerSpec
 from keepfast.judge.clock import Disturbed, Timed, Timing
 from keepfast.judge.contents import Library
 from keepfast.judge.judge import Bench, CpuJudge
+from keepfast.judge.watch import EVERY
 from keepfast.model import Candidate, CaseRound, Event, File, Kind, Machine, Phase, Reason, Round, Task, Verdict
 from keepfast.walls.base import Walls
 from tests.judge import tasks
@@ -252,7 +253,7 @@ def test_a_machine_that_is_not_fit_is_void(make: Make) -> None:
 
 def test_every_so_often_the_noise_is_looked_at_again(make: Make) -> None:
     stand = make().begun()
-    stand.judge.evaluations = judges.RECHECK_EVERY - 1
+    stand.judge.watch.evaluations = EVERY - 1
     stand.clock.answer = lambda i: 0.05 * (-1) ** i
     stand.evaluate(tasks.RIGHT)
     assert stand.judge.calibration is not None

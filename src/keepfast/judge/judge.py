@@ -29,6 +29,7 @@ from keepfast.judge.oracle_records import Job
 from keepfast.judge.reference import Reference
 from keepfast.judge.sets import Draw
 from keepfast.judge.trial import TINY_NS, Outcome, Pair, Suspect, Trial
+from keepfast.judge.watch import Watch
 from keepfast.model import (
     SENTENCES,
     BaselineResult,
@@ -56,7 +57,6 @@ from keepfast.walls.base import Walls
 
 SEEDS = 4  # draws a case in the check; they are also the bank that timed contents are mixed from
 BASELINE_ROUNDS = 3
-RECHECK_EVERY = 20  # evaluations between two looks at the calibration
 
 
 class Bench(Struct, frozen=True):
@@ -119,7 +119,7 @@ class CpuJudge:
         self.calibration: Calibration | None = None
         self.start: Candidate | None = None
         self.expected: dict[str, dict[str, float]] = {}  # tree or baseline -> case -> ns of a call
-        self.evaluations = 0
+        self.watch = Watch()
 
     # ------------------------------------------------------------------------------------------ the three verbs
 
@@ -165,6 +165,7 @@ class CpuJudge:
         try:
             self._recheck(against)
             outcome = self.trial.run(self._pair(checked, against), self.calibration, standing)
+            self.watch.saw(against.tree, outcome.rounds)
         except MachineError as error:
             ladder.rung("time", False)
             return ladder.end(Reason.MACHINE, error.what)
@@ -295,9 +296,8 @@ class CpuJudge:
         return Calibrator(self.trial, self.arms, self.bench.machine, self.bench.emit).run(start, checked.spec, timed)
 
     def _recheck(self, champion: Candidate) -> None:
-        """Every so often: is this machine still as quiet as it was calibrated?"""
-        self.evaluations += 1
-        if self.evaluations % RECHECK_EVERY or self.calibration is None:
+        """Every so often, and when the champion's time drifts: is it still right, and this machine still as quiet?"""
+        if not self.watch.due() or self.calibration is None:
             return
         checked = self._check(Ladder(self.bench), champion, champion)
         if isinstance(checked, Checked):
