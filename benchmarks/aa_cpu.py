@@ -15,7 +15,7 @@ Killed, it goes on where it was. It writes to benchmarks/results:
     aa_cpu_all_rounds.json  every no-op with two rounds or more, as decided; those that the screen ended have one and are missing
 
 Bars: at most 1 no-op kept, at least 38 of 40 gains kept, every rename caught, nothing rejected. Exit 1 when one is missed. Run it on an
-idle machine; 200 no-ops take about a quarter of an hour.
+idle machine.
 """
 
 from __future__ import annotations

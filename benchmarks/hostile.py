@@ -50,9 +50,9 @@ class Outcome(Struct, frozen=True):
     wrong: str
     left: tuple[str, ...]
 
-    @property
-    def well(self) -> bool:
-        return not self.wrong and not self.left
+
+def well(found: Outcome) -> bool:
+    return not found.wrong and not found.left
 
 
 class Result(Struct, frozen=True):
@@ -100,9 +100,9 @@ def in_a_row(judge: CpuJudge, store: Store, watch: Watch, attacks: tuple[Attack,
         one = made(attack, places, n + 1)
         # The text names paths and a process id, which are others at the next start: what it was made from is the key.
         key = f"{attack.title} {tree_hash(files_of(attack, Places('', '', '', 0)))[:12]}"
-        done = store.once(key, Outcome, lambda: outcome(judge, watch, attack, one, champion))  # noqa: B023  called at once
+        done = store.once(key, Outcome, lambda: outcome(judge, watch, attack, one, champion), good=well)  # noqa: B023  called at once
         found.append(done)
-        mark = "ok" if done.well else "WRONG"
+        mark = "ok" if well(done) else "WRONG"
         print(f"  {n + 1:>3} {attack.title:<44} {done.seconds:5.1f} s  {mark:<5} {done.reason}  {done.detail[:90]}", flush=True)
         for line in (done.wrong, *done.left):
             if line:

@@ -117,6 +117,11 @@ def evaluated(judge: CpuJudge, kind: Case, repeat: int) -> Sample:
     return Sample(time.perf_counter() - began, found.kind, found.reason, found.detail)
 
 
+def fit(found: Sample) -> bool:
+    """Not spoiled by the machine."""
+    return found.kind is not Kind.VOID
+
+
 # --------------------------------------------------------------------------------------------- gcc alone
 
 
@@ -172,7 +177,7 @@ def measured(judge: CpuJudge, store: Store, room: Path, repeats: int) -> tuple[C
         alone = store.once(f"{GCC} {repeat}", Sample, lambda: gcc_alone(room, judge.task, judge.arms.dtypes, broken, repeat))  # noqa: B023  called at once
         samples[GCC].append(alone)
         for kind in KINDS:
-            one = store.once(f"{kind.name} {repeat}", Sample, lambda: evaluated(judge, kind, repeat))  # noqa: B023  called at once
+            one = store.once(f"{kind.name} {repeat}", Sample, lambda: evaluated(judge, kind, repeat), good=fit)  # noqa: B023  called at once
             samples[kind.name].append(one)
             print(f"  {kind.name:<16} {one.seconds:7.3f} s  {one.reason}  {one.detail}", flush=True)
     return (cost(GCC, samples[GCC], Reason.BUILD), *(cost(k.name, samples[k.name], k.reason) for k in KINDS))

@@ -117,10 +117,10 @@ class Store:
             out.flush()
             os.fsync(out.fileno())
 
-    def once(self, key: str, kind: type[T], make: Callable[[], T]) -> T:
-        """The finished item, or a new one made, stored and handed back."""
+    def once(self, key: str, kind: type[T], make: Callable[[], T], *, good: Callable[[T], bool] = lambda found: True) -> T:
+        """The finished item, or a new one made, stored and handed back. What is not `good` is made again at the next start."""
         found = self.find(key, kind)
-        if found is None:
+        if found is None or not good(found):
             found = make()
             self.add(key, found)
         return found

@@ -208,11 +208,11 @@ def _judged(ready: Shop, ledger: Ledger, candidate: Candidate, champion: Candida
     known = ledger.calibration(ready.machine.hash, ready.task.hash)
     with shop.judge(ready, lambda event: None if quiet else _murmur(event), lambda code: None) as judge:
         verdict = judge.ready(champion, known)
+        if candidate.tree != champion.tree and verdict.kept:
+            verdict = judge.evaluate(candidate, champion, ())
         if judge.calibration is not None and judge.calibration != known:
             ledger.add_calibration(ready.task.hash, judge.calibration)
-        if candidate.tree == champion.tree or not verdict.kept:
-            return verdict
-        return judge.evaluate(candidate, champion, ())
+        return verdict
 
 
 def _murmur(event: Event) -> None:
@@ -260,10 +260,11 @@ def calibrate(folder: Path, options: RunOptions) -> int:
     with Ledger.open(ready.repo.ensure_state()) as ledger, ledger.hold(""):
         with shop.judge(ready, lambda event: None if json else _murmur(event), lambda code: None) as judge:
             verdict = judge.ready(start, None)
-        if judge.calibration is None:
-            raise TaskError(f"the kernel does not pass: {verdict.detail}", where=ready.task.entry_path, next_step="keepfast check")
-        ledger.add_calibration(ready.task.hash, judge.calibration)
-    _tell_calibration(ready, judge.calibration, json)
+            if not verdict.kept:
+                raise TaskError(f"the kernel does not pass: {verdict.detail}", where=ready.task.entry_path, next_step="keepfast check")
+            found = judge.calibrated()
+        ledger.add_calibration(ready.task.hash, found)
+    _tell_calibration(ready, found, json)
     return exits.OK
 
 

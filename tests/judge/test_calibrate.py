@@ -84,7 +84,7 @@ def test_no_clock_is_believed_to_be_better_than_the_floor() -> None:
 def test_layout_is_the_spread_between_builds_beyond_their_noise() -> None:
     places = {f"pad {pad}": 0.02 * (-1) ** i for i, pad in enumerate(calibrate.PADS)}
     found = calibrator(lambda name, i: places.get(name, NOISE[i])).run(START, SPEC, TIMED)  # type: ignore[arg-type]
-    assert found.layout == pytest.approx(math.sqrt(0.02**2 - found.sigma**2 / calibrate.PAD_ROUNDS))
+    assert found.layout == pytest.approx(math.sqrt(0.02**2 - calibrate.MEDIAN_OF_THREE * found.sigma**2))
     assert found.margin == pytest.approx(3.1 * found.layout)
     quiet = calibrator(lambda name, i: NOISE[i] / 3 if name in places else NOISE[i]).run(START, SPEC, TIMED)  # type: ignore[arg-type]
     assert quiet.layout == 0.0

@@ -22,7 +22,8 @@ from keepfast.stats import mean, median, sample_sd
 
 ROUNDS = 10
 PADS = (1, 2, 3, 5, 8, 13)  # cache lines of padding, one build each
-PAD_ROUNDS = 2
+PAD_ROUNDS = 3
+MEDIAN_OF_THREE = 0.449  # variance of the median of three normal values, over that of one
 AGAIN = 4  # rounds of a later look
 SIGMA_FLOOR = 2e-4  # no clock of ours is better than this
 CONFIDENCE = 1.25  # sigma from few rounds is itself uncertain: SD of 10 rounds is within 25 % two times in three
@@ -42,7 +43,7 @@ class Calibrator:
             machine=self.machine.hash,
             sigma=sigma,
             offset=mean([r.d for r in same]),
-            layout=self._layout([mean([r.d for r in rounds]) for rounds in padded], sigma),
+            layout=self._layout([[r.d for r in rounds] for rounds in padded], sigma),
             case_sigma=tuple((t.name, max(SIGMA_FLOOR, CONFIDENCE * self._case_sd(same, t.name))) for t in timed),
             rounds=ROUNDS,
             sentinel_ns=median([r.sentinel_ns for r in same]),
@@ -69,6 +70,8 @@ class Calibrator:
     def _case_sd(self, rounds: Sequence[Round], case: str) -> float:
         return sample_sd([c.d for r in rounds for c in r.cases if c.case == case])
 
-    def _layout(self, means: Sequence[float], sigma: float) -> float:
-        """SD between layouts, less what the rounds' own noise explains."""
-        return math.sqrt(max(0.0, mean([m * m for m in means]) - sigma**2 / PAD_ROUNDS))
+    def _layout(self, builds: Sequence[Sequence[float]], sigma: float) -> float:
+        """SD between builds of other layout, less what the rounds' own noise explains. A build's value is the median of its rounds."""
+        within = math.sqrt(mean([sample_sd(ds) ** 2 for ds in builds]))
+        noise = MEDIAN_OF_THREE * max(sigma, within) ** 2
+        return math.sqrt(max(0.0, mean([median(ds) ** 2 for ds in builds]) - noise))

@@ -126,26 +126,30 @@ class CpuJudge:
     def begin(self, start: Candidate, calibration: Calibration | None) -> Begin:
         """Judge the start, measure this machine's noise on it, try the baselines."""
         verdict = self.ready(start, calibration)
-        if self.calibration is None:
+        if not verdict.kept:
             return Begin(verdict, None)
-        return Begin(verdict, self.calibration, tuple(self._baseline(b.name, start) for b in self.task.baselines))
+        found = self.calibrated()
+        self.bench.emit(Event("calibrate", self._pace(start), calibration=found))
+        return Begin(replace(verdict, mde=decide.mde(found)), found, tuple(self._baseline(b.name, start) for b in self.task.baselines))
 
     def ready(self, start: Candidate, calibration: Calibration | None) -> Verdict:
-        """Judge the start and calibrate on it, unless a calibration is given. Without baselines: for a single judgement."""
-        self.start = start
+        """Judge the start, without measuring noise or baselines: what a single judgement needs."""
+        self.start, self.calibration = start, calibration
         self.reference.frozen = self.arms.frozen(self._dtypes())
         ladder = Ladder(self.bench)
         checked = self._check(ladder, start, start)
-        if isinstance(checked, Verdict):
-            return checked
-        self.calibration = calibration or self._calibrate(start, checked)
-        self.bench.emit(Event("calibrate", self._pace(start, checked), calibration=self.calibration))
-        return replace(ladder.end(Reason.START, "", code=self.arms.code(start)), mde=decide.mde(self.calibration))
+        return checked if isinstance(checked, Verdict) else ladder.end(Reason.START, "", code=self.arms.code(start))
 
-    def _pace(self, start: Candidate, checked: Checked) -> str:
+    def calibrated(self) -> Calibration:
+        """The calibration, measured on the start when there is none yet."""
+        if self.calibration is None:
+            self.calibration = self._calibrator().run(self._start(), *self._against_itself(self._start()))
+        return self.calibration
+
+    def _pace(self, start: Candidate) -> str:
         """How many experiments an hour, from one round of the start against itself and what came before it."""
-        timed = self._timed_cases(checked, self.expected[start.tree])
-        (one,) = self._measure(Pair(checked.spec, checked.spec, "itself", timed), 1)
+        spec, timed = self._against_itself(start)
+        (one,) = self._measure(Pair(spec, spec, "itself", timed), 1)
         rule = decide.RULE
         miss, keep = (1.0 + n * one.seconds for n in (rule.screen + rule.test, rule.screen + rule.test + rule.confirm))
         return f"about {3600 / miss:.0f} experiments an hour: {miss:.0f} s for one without a gain, {keep:.0f} s for a keep"
@@ -161,10 +165,9 @@ class CpuJudge:
         checked = self._check(ladder, candidate, against)
         if isinstance(checked, Verdict):
             return checked
-        assert self.calibration is not None
         try:
-            self._recheck(against)
-            outcome = self.trial.run(self._pair(checked, against), self.calibration, standing)
+            calibration = self._recheck(against, self.calibrated())
+            outcome = self.trial.run(self._pair(checked, against), calibration, standing)
             self.watch.saw(against.tree, outcome.rounds)
         except MachineError as error:
             ladder.rung("time", False)
@@ -174,10 +177,7 @@ class CpuJudge:
 
     def compare(self, champion: Candidate, opponent: str, rounds: int, final: bool) -> Direct:
         """Measure the champion against "start" or "baseline NAME" in fresh rounds."""
-        ladder = Ladder(self.bench)
-        checked = self._check(ladder, champion, champion, fresh=False)
-        if isinstance(checked, Verdict):
-            raise MachineError(f"the champion, kept before, now fails: {checked.detail}", next_step="keepfast log; keepfast doctor")
+        checked = self._again(champion)
         other = (
             self.arms.start(self._start())
             if opponent == "start"
@@ -192,8 +192,8 @@ class CpuJudge:
 
     # ------------------------------------------------------------------------------------------ rungs
 
-    def _check(self, ladder: Ladder, candidate: Candidate, champion: Candidate, fresh: bool = True) -> Checked | Verdict:
-        """Guard, build and correct. `fresh`: code that was judged before ends it."""
+    def _check(self, ladder: Ladder, candidate: Candidate, champion: Candidate) -> Checked | Verdict:
+        """Guard, build and correct; code that was judged before ends it."""
         refused = guard.check(self.task, candidate, champion)
         ladder.rung("guard", not isinstance(refused, guard.Refused), () if isinstance(refused, guard.Refused) else refused)
         if isinstance(refused, guard.Refused):
@@ -204,7 +204,7 @@ class CpuJudge:
             ladder.rung("build", isinstance(built, Built), () if isinstance(built, Failure) else (Fact("gcc", f"{built.seconds:.2f} s"),))
             if isinstance(built, Failure):
                 return ladder.end(built.reason, built.detail, cheat=built.cheat)
-            if fresh and candidate is not champion and (known := self._known(built, champion)) is not None:
+            if candidate is not champion and (known := self._known(built, champion)) is not None:
                 where = f"experiment {known}" if known else "the kernel before"  # `check` has no experiments
                 return ladder.end(Reason.SAME_CODE, f"the same machine code as {where}", code=built.code_hash)
             return self._correct(ladder, candidate, champion, self._by_case(self.reference.as_draws(pending)))
@@ -283,28 +283,30 @@ class CpuJudge:
 
     def _ready(self, champion: Candidate) -> None:
         """The champion is built and its times are known, also after a resume."""
-        if champion.tree in self.expected:
-            return
-        checked = self._check(Ladder(self.bench), champion, champion)
-        if isinstance(checked, Verdict):
-            raise MachineError(f"the champion, kept before, now fails: {checked.detail}", next_step="keepfast log; keepfast doctor")
+        if champion.tree not in self.expected:
+            self._again(champion)
 
     # ------------------------------------------------------------------------------------------ noise and opponents
 
-    def _calibrate(self, start: Candidate, checked: Checked) -> Calibration:
-        timed = self._timed_cases(checked, self.expected[start.tree])
-        return Calibrator(self.trial, self.arms, self.bench.machine, self.bench.emit).run(start, checked.spec, timed)
+    def _calibrator(self) -> Calibrator:
+        return Calibrator(self.trial, self.arms, self.bench.machine, self.bench.emit)
 
-    def _recheck(self, champion: Candidate) -> None:
-        """Every so often, and when the champion's time drifts: is it still right, and this machine still as quiet?"""
-        if not self.watch.due() or self.calibration is None:
-            return
+    def _against_itself(self, candidate: Candidate) -> tuple[RunnerSpec, tuple[Timed, ...]]:
+        """A candidate that passed before, checked again, ready to be timed against itself."""
+        checked = self._again(candidate)
+        return checked.spec, self._timed_cases(checked, self.expected[candidate.tree])
+
+    def _again(self, champion: Candidate) -> Checked:
         checked = self._check(Ladder(self.bench), champion, champion)
-        if isinstance(checked, Checked):
-            timed = self._timed_cases(checked, self.expected[champion.tree])
-            self.calibration = Calibrator(self.trial, self.arms, self.bench.machine, self.bench.emit).again(
-                self.calibration, checked.spec, timed
-            )
+        if isinstance(checked, Verdict):
+            raise MachineError(f"the champion, kept before, now fails: {checked.detail}", next_step="keepfast log; keepfast doctor")
+        return checked
+
+    def _recheck(self, champion: Candidate, calibration: Calibration) -> Calibration:
+        """Every so often, and when the champion's time drifts: is it still right, and this machine still as quiet?"""
+        if self.watch.due():
+            self.calibration = self._calibrator().again(calibration, *self._against_itself(champion))
+        return self.calibration or calibration
 
     def _baseline(self, name: str, start: Candidate) -> BaselineResult:
         """Check one baseline and measure it against the start."""
