@@ -92,6 +92,7 @@ class Lab:
         self.judge, self.store = judge, store
         self.heard: list[Round] = []
         self.champion = candidate(source(Shape()))
+        self.calibration = workbench.begin(judge, self.champion, store)
         said = judge.trial.progress
 
         def listen(phase: Phase, made: Round) -> None:
@@ -99,17 +100,6 @@ class Lab:
             said(phase, made)
 
         judge.trial.progress = listen
-
-    def begin(self) -> None:
-        """Check the champion; calibrate on it, unless that was done before."""
-        verdict = self.judge.ready(self.champion, self.store.find("calibration", Calibration))
-        if self.judge.calibration is None:
-            raise MachineError(f"the start kernel does not pass: {verdict.detail}")
-        self._remember(self.judge.calibration)
-
-    def _remember(self, calibration: Calibration) -> None:
-        if calibration != self.store.find("calibration", Calibration):
-            self.store.add("calibration", calibration)
 
     def code(self, made: Candidate) -> str:
         """Hash of the machine code, building it now; evaluate() then finds it built."""
@@ -126,10 +116,11 @@ class Lab:
             verdict = self.judge.evaluate(made, against, ())
             if verdict.kind is not Kind.VOID:
                 break
-        done = filled(item, verdict, self.judge.calibration or item.calibration)
+        self.calibration = self.judge.calibrated()
+        done = filled(item, verdict, self.calibration)
         if verdict.kind is not Kind.VOID:
             self.store.add(item.key, done)
-            self._remember(done.calibration)
+            workbench.remember(self.store, self.calibration)
         return done
 
     def measure_on(self, item: Item, made: Candidate) -> tuple[Round, ...]:
@@ -177,8 +168,7 @@ def filled(item: Item, verdict: Verdict, calibration: Calibration) -> Item:
 
 
 def blank(lab: Lab, group: str, key: str, words: str) -> Item:
-    assert lab.judge.calibration is not None
-    return Item(key, group, words, Kind.VOID, Reason.MACHINE, "not judged", 0.0, "", lab.judge.calibration)
+    return Item(key, group, words, Kind.VOID, Reason.MACHINE, "not judged", 0.0, "", lab.calibration)
 
 
 def renames(lab: Lab, count: int, seed: int) -> Iterator[Item]:
@@ -249,17 +239,15 @@ def reasons(items: Sequence[Item]) -> dict[str, int]:
 
 
 def summary(about: About, lab: Lab, seed: int, wanted: dict[str, int], groups: dict[str, list[Item]]) -> Summary:
-    calibration = lab.judge.calibration
-    assert calibration is not None
     noops, gains = groups["noop"], groups["gain"]
     claimed = [percent(i.gain.d) for i in gains if i.gain]
     return Summary(
         about=about,
         task=lab.judge.task.hash,
         seed=seed,
-        calibration=calibration,
-        mde=mde(calibration),
-        expected_false_keep=false_keep(calibration),
+        calibration=lab.calibration,
+        mde=mde(lab.calibration),
+        expected_false_keep=false_keep(lab.calibration),
         noops=reasons(noops),
         gains=reasons(gains),
         renames=reasons(groups["rename"]),
@@ -331,7 +319,6 @@ def run(given: Given) -> int:
         store = Store(given.results / "aa_cpu.jsonl", about.machine.hash, task.hash, fresh=given.fresh)
         (room / "builds").mkdir(mode=0o711)
         lab = Lab(workbench.make_judge(task, walls, room / "builds"), store)
-        lab.begin()
         wanted = {"rename": given.renames, "noop": given.noops, "gain": given.gains}
         groups, full = judged(lab, wanted, given.full, given.seed)
         found = summary(workbench.finished(about), lab, given.seed, wanted, groups)
@@ -341,7 +328,7 @@ def run(given: Given) -> int:
         enough = Bar(
             "no-ops with full rounds", f"{min(given.full, given.noops)}", f"{len(full)}", len(full) >= min(given.full, given.noops)
         )
-        return workbench.verdict((*found.bars, enough))
+        return workbench.settled((*found.bars, enough))
 
 
 class Given(Struct, frozen=True):

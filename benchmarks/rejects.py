@@ -20,10 +20,10 @@ from msgspec import Struct
 from shapes import Shape, source
 from workbench import About, Bar, Store, candidate
 
-from keepfast.errors import KeepfastError, MachineError
+from keepfast.errors import KeepfastError
 from keepfast.judge.judge import CpuJudge
 from keepfast.lang import base
-from keepfast.model import Calibration, Candidate, File, Kind, Reason, Task
+from keepfast.model import Candidate, File, Kind, Reason, Task
 from keepfast.stats import median
 from keepfast.task import abi, tunables
 from keepfast.walls.base import Walls
@@ -184,12 +184,9 @@ def measured(judge: CpuJudge, store: Store, room: Path, repeats: int) -> tuple[C
 
 
 def begin(judge: CpuJudge, store: Store) -> None:
-    """Champions checked and built, this machine's noise measured or taken from an earlier start."""
+    """Both champions checked and built, noise measured."""
     start = champion_of(KINDS[0])
-    verdict = judge.ready(start, store.find("calibration", Calibration))
-    if judge.calibration is None:
-        raise MachineError(f"the start kernel does not pass: {verdict.detail}")
-    store.add("calibration", judge.calibration)
+    workbench.begin(judge, start, store)
     judge.evaluate(start, champion_of(next(k for k in KINDS if k.reason is Reason.FASTER)), ())
 
 
@@ -208,7 +205,7 @@ def run(given: Given) -> int:
         costs = measured(judge, store, room, given.repeats)
         bars = tuple(bar(kind, found, costs[0]) for kind, found in zip(KINDS, costs[1:], strict=True))
         workbench.write(given.results / "rejects.json", Result(workbench.finished(about), task.hash, cores, costs, bars))
-        return workbench.verdict(bars)
+        return workbench.settled(bars)
 
 
 def main(arguments: list[str] | None = None) -> int:

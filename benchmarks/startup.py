@@ -182,7 +182,7 @@ def run(given: Given) -> int:
         result = Result(workbench.finished(about), wheel.name, digest, tuple(found.values()), mb, parts, bars(found, mb))
         workbench.write(given.results / "startup.json", result)
         tell(found, parts)
-        return workbench.verdict(result.bars)
+        return workbench.settled(result.bars)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -25,10 +25,11 @@ from msgspec.structs import replace
 
 from keepfast import __version__, shop
 from keepfast.device import cpu
+from keepfast.errors import MachineError
 from keepfast.judge.contents import Library
 from keepfast.judge.judge import Bench, CpuJudge
 from keepfast.materialise import tree_hash
-from keepfast.model import Candidate, Event, Fact, File, Machine, Task
+from keepfast.model import Calibration, Candidate, Event, Fact, File, Machine, Task, Verdict
 from keepfast.task.load import load
 from keepfast.walls.base import Walls
 
@@ -177,6 +178,24 @@ def make_judge(task: Task, walls: Walls, builds: Path) -> CpuJudge:
     return CpuJudge(bench)
 
 
+def begin(judge: CpuJudge, start: Candidate, store: Store) -> Calibration:
+    """The start checked; this machine's noise measured, or taken from an earlier start of the script."""
+    passed(judge.ready(start, store.find("calibration", Calibration)))
+    found = judge.calibrated()
+    remember(store, found)
+    return found
+
+
+def passed(verdict: Verdict) -> None:
+    if not verdict.kept:
+        raise MachineError(f"the start kernel does not pass: {verdict.detail}", next_step="keepfast doctor")
+
+
+def remember(store: Store, calibration: Calibration) -> None:
+    if calibration != store.find("calibration", Calibration):
+        store.add("calibration", calibration)
+
+
 # --------------------------------------------------------------------------------------------- what is printed and written
 
 
@@ -238,7 +257,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
-def verdict(bars: Sequence[Bar]) -> int:
+def settled(bars: Sequence[Bar]) -> int:
     """Prints the bars; 0 when all hold, else 1."""
     rows = [("", "asked", "found", ""), *((b.name, b.asked, b.found, "ok" if b.ok else "MISSED") for b in bars)]
     print("\n" + table(rows), flush=True)

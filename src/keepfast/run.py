@@ -221,8 +221,6 @@ def _murmur(event: Event) -> None:
 
     if event.kind in ("calibrate", "note", "baseline") and event.text:
         print(f"  {line(event.text)}", file=sys.stderr)
-    if event.kind == "rung":
-        print(f"  {line(event.text):<8} {'ok' if dict(event.numbers).get('ok') else 'no'}", file=sys.stderr)
 
 
 def _tell_check(ready: Shop, score: Report, against: str, verdict: Verdict, json: bool) -> None:

@@ -42,6 +42,9 @@ class Judge:
         self.calibration = known or CALIBRATION
         return verdict(Reason.START, ())
 
+    def calibrated(self) -> Calibration:
+        return self.calibration or CALIBRATION
+
     def evaluate(self, made: Candidate, against: Candidate, standing: tuple[object, ...]) -> Verdict:
         self.asked += 1
         return self.answer(made, against)
@@ -67,7 +70,6 @@ def honest(made: Candidate, against: Candidate) -> Verdict:
 def played(aa: ModuleType, folder: Path, answer: Answer, full: int = 2) -> tuple[Judge, Any, Any, Any]:
     judge = Judge(answer)
     lab = aa.Lab(judge, aa.Store(folder / "aa.jsonl", "m", "t"))
-    lab.begin()
     groups, rounds = aa.judged(lab, WANTED, full, 1)
     return judge, lab, groups, rounds
 

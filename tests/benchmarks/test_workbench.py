@@ -59,8 +59,8 @@ def test_a_line_cut_off_by_a_kill(workbench: ModuleType, tmp_path: Path, capsys:
 
 def test_bars_decide_the_exit_code(workbench: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     held, missed = workbench.Bar("a", "1", "1", True), workbench.Bar("b", "at most 1", "2", False)
-    assert workbench.verdict([held]) == 0
-    assert workbench.verdict([held, missed]) == 1
+    assert workbench.settled([held]) == 0
+    assert workbench.settled([held, missed]) == 1
     assert "MISSED" in capsys.readouterr().out
 
 

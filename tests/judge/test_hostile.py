@@ -8,13 +8,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from keepfast.errors import MachineError
 from keepfast.judge import trial
 from keepfast.judge.judge import CpuJudge
 from keepfast.materialise import tree_hash
@@ -41,9 +39,7 @@ class Siege:
         self.judge: CpuJudge = workbench.make_judge(task, Walls.detect(), room / "builds")
         self.places = attacks.places_of(task.folder)
         known = Calibration(self.judge.bench.machine.hash, 0.02, 0.0, 0.0, (("timed", 0.02),), 0, 0.0, 0.0, 0.0)
-        with suppress(MachineError):  # a busy machine spoils the round that says how long a round takes
-            self.judge.ready(self.champion, known)
-        assert self.champion.tree in self.judge.expected, "the champion passed its own check"
+        workbench.passed(self.judge.ready(self.champion, known))
         self.watch = watch.Watch(room, (Path("/dev/shm"), Path("/var/tmp")), shared=True)
 
     def wrong(self, attack: Any) -> tuple[str, ...]:
