@@ -185,6 +185,19 @@ def test_init_writes_a_task_that_is_ready_to_check(keepfast: Call, empty: Path) 
     assert said.code == 0, said.err
     assert (empty / "tasks/my-task/task.toml").is_file()
     assert "keepfast check tasks/my-task" in said.out
+    assert "reference.py" not in said.out
     assert keepfast("init", "my-task").code == 2
     assert keepfast("init", "other", "--case", "n=4").code == 2
     assert not (empty / "tasks/other").exists()
+
+
+def test_init_of_a_function_says_what_right_means_and_what_to_look_at(keepfast: Call, empty: Path) -> None:
+    (empty / "k.c").write_text("void twice(const float *x, float *y, int n) { for (int i = 0; i < n; i++) y[i] = 2 * x[i]; }\n")
+    (empty / "o.py").write_text("def twice(x):\n    return 2 * x\n")
+    call = ("--from", "k.c:twice", "--signature", "twice(Tensor x) -> Tensor y", "--case", "n=4,400", "--flag=-DX")
+    said = keepfast("init", "frozen", *call)
+    assert said.code == 0, said.err
+    assert "same as before, not proven right" in said.out
+    assert "look at inputs() in tasks/frozen/reference.py, then: keepfast check tasks/frozen" in said.out
+    assert '"-O2", "-DX"' in (empty / "tasks/frozen/task.toml").read_text()
+    assert "not proven right" not in keepfast("init", "known", *call, "--oracle", "o.py:twice").out

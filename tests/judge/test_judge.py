@@ -194,7 +194,7 @@ def test_a_known_calibration_is_taken_and_another_is_measured(make: Make) -> Non
     found = fresh.judge.begin(START, None).calibration
     assert found is not None
     assert found.machine == "m"
-    assert len(fresh.clock.arms) == 10 + 6 * 3 + 1
+    assert len(fresh.clock.arms) == 8 + 5 * 3 + 1
 
 
 def test_baselines_are_checked_and_measured_against_the_start(make: Make, tmp_path: Path) -> None:

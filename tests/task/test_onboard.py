@@ -340,6 +340,16 @@ def test_include_folders_and_headers_of_further_sources(repository: Path) -> Non
     assert (build.include, build.sources, build.readable) == ((".",), ("lib/b.c",), ("lib/a.h", "lib/b.h"))
 
 
+@needs_gcc
+def test_a_header_that_builds_cannot_read(repository: Path) -> None:
+    (repository.parent / "elsewhere").mkdir()
+    (repository.parent / "elsewhere" / "far.h").write_text("#define FAR 1\n")
+    (repository / "near.c").write_text("#include <far.h>\nvoid near(float *x, int n) { x[0] = FAR + n; }\n")
+    origin = Origin("near.c:near", "f(Tensor(a!) x) -> ()", ("n=8",), flags=(f"-I{repository.parent / 'elsewhere'}",))
+    with pytest.raises(TaskError, match=r"far.h: is outside the repository, where builds cannot read it\n  Install it"):
+        init_from(Path("tasks/t"), origin)
+
+
 @pytest.mark.parametrize(("given", "flags"), [((), ("-O2",)), (("-DX",), ("-O2", "-DX")), (("-O3", "-DX"), ("-O3", "-DX"))])
 def test_optimisation_is_on_unless_it_is_said(repository: Path, given: tuple[str, ...], flags: tuple[str, ...]) -> None:
     task = onboard("halve", "halve(Tensor(a!) x) -> ()", "size=8", flags=given)

@@ -20,13 +20,13 @@ from keepfast.judge.trial import Pair, Trial
 from keepfast.model import Calibration, Candidate, Event, Machine, Phase, Round
 from keepfast.stats import mean, median, sample_sd
 
-ROUNDS = 10
-PADS = (1, 2, 3, 5, 8, 13)  # cache lines of padding, one build each
+ROUNDS = 8
+PADS = (1, 2, 3, 5, 8)  # cache lines of padding, one build each
 PAD_ROUNDS = 3
 MEDIAN_OF_THREE = 0.449  # variance of the median of three normal values, over that of one
 AGAIN = 4  # rounds of a later look
 SIGMA_FLOOR = 2e-4  # no clock of ours is better than this
-CONFIDENCE = 1.25  # sigma from few rounds is itself uncertain: SD of 10 rounds is within 25 % two times in three
+CONFIDENCE = 1.25  # sigma from few rounds is itself uncertain: SD of 8 rounds is within 25 % two times in three
 
 
 class Calibrator:

@@ -29,7 +29,7 @@ from keepfast.walls.base import Walls
 
 FOOTPRINT = 32 << 20  # bytes of all sets of a case together
 WINDOW_MS = 3.0  # a window is at least this long where the footprint allows
-PAIRS = 15  # pairs of windows a round: AB and BA each, so 30 windows an arm
+PAIRS = 24  # pairs of windows a round: AB and BA each, so 48 windows an arm
 TINY_SETS = 256  # and not more sets than this, for cases of nanoseconds
 STEAL_SHARE = 0.02
 DISTURBED_SHARE = 0.25  # of the windows: more, and the round is measured again

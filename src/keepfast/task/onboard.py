@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from keepfast.errors import TaskError, UsageError
+from keepfast.judge import toolchain
 from keepfast.model import Signature
 from keepfast.task import abi, adapter, cproto, example, preprocess, texts
 from keepfast.task.file import NAME
@@ -88,6 +89,7 @@ def _plan(source: Origin, path: Path, symbol: str, root: Path) -> _Plan:
     axes, cases = texts.cases(source.cases)
     settings = preprocess.Settings(root, tuple(_inside(Path(i), root, "--include") for i in source.include), flags, cpp)
     unit = preprocess.read(path, symbol, settings)
+    _seen_by_builds(unit)
     own = unit.own
     prototype = _prototype(unit, own, symbol, path)
     wish = adapter.Wish(axes, texts.pairs(source.bind, "--bind"), texts.pairs(source.dtypes, "--dtype"), cpp)
@@ -106,6 +108,15 @@ def _plan(source: Origin, path: Path, symbol: str, root: Path) -> _Plan:
         read=_read(source, unit, settings, home),
         entry_symbol="kernel" if "kernel" not in cproto.defined(own) else f"call_{symbol}",
     )
+
+
+def _seen_by_builds(unit: preprocess.Unit) -> None:
+    """TaskError for a header that is here, but neither in the repository nor where the compiler's own are."""
+    folders = tuple(Path(folder) for folder in toolchain.folders())
+    hidden = next((f for f in unit.foreign if not any(f.is_relative_to(folder) for folder in folders)), None)
+    if hidden is not None:
+        step = "Install it as a package of the system, or copy it into the repository and --include its folder"
+        raise TaskError("is outside the repository, where builds cannot read it", where=str(hidden), next_step=step)
 
 
 def _read(source: Origin, unit: preprocess.Unit, settings: preprocess.Settings, home: Path) -> tuple[Path, ...]:

@@ -58,6 +58,11 @@ class Unit(Struct, frozen=True):
         """Files of the repository that were read, sorted."""
         return tuple(sorted({p.file for p in self.pieces if p.file and self._ours(p)}))
 
+    @property
+    def foreign(self) -> tuple[Path, ...]:
+        """Files from elsewhere that were read, the system's among them."""
+        return tuple(sorted({p.file for p in self.pieces if p.file and not self._ours(p)}))
+
     def file_at(self, offset: int) -> Path | None:
         return next((p.file for p in self.pieces if p.start <= offset < p.end), None)
 
