@@ -105,3 +105,12 @@ def test_variation_between_launches() -> None:
     moved = working.copy()
     moved[0, 0] += 1
     assert compare.varies(working, moved, Budget(1e-6, 1e-5))
+
+
+@pytest.mark.parametrize(("a", "b"), [(0, 2**63), (2**64 - 1, 0), (5, 6)])
+def test_whole_numbers_of_any_width_are_told_apart(a: int, b: int) -> None:
+    one, other = np.array([a], np.uint64), np.array([b], np.uint64)
+    assert isinstance(compare.judge("u", one, other, other, (1.0, 1.0)), Mismatch)
+    assert compare.varies(one, other, Budget(0.0, 0.0))
+    low, high = np.array([-(2**63)], np.int64), np.array([2**63 - 1], np.int64)
+    assert int(compare._apart(low, high)[0]) == 2**64 - 1

@@ -7,12 +7,9 @@ import os
 import platform
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from keepfast.model import Machine
-
-if TYPE_CHECKING:
-    import ctypes
 
 FOOTPRINTS_MB = (1, 4, 16, 32)
 KINDS = ("copy", "read", "write")
@@ -22,7 +19,7 @@ class Bench(Protocol):
     """The compiled helper that measures (judge/contents.c)."""
 
     @property
-    def lib(self) -> ctypes.CDLL: ...
+    def lib(self) -> Any: ...
 
 
 def fingerprint(walls: str) -> Machine:

@@ -42,7 +42,7 @@ PROCESSES = 32
 MESSAGES = (
     re.compile(r"^(?:(?P<file>[^\s:][^:\n]*):(?:(?P<line>\d+):(?:\d+:)?)? )(?:fatal )?error: (?P<text>.+)$", re.M),
     re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+): Error: (?P<text>.+)$", re.M),  # the assembler's
-    re.compile(r"(?P<text>undefined reference to .+)$", re.M),
+    re.compile(r"(?P<text>(?:undefined reference to|multiple definition of) .+)$", re.M),
 )
 TEMPORARY = re.compile(r"cc\w{6}\.s")
 EXHAUSTED = re.compile(r"out of memory|memory exhausted|Cannot allocate memory|terminated program|No space left on device|File too large")

@@ -138,14 +138,25 @@ def _codes(name: str, got: np.ndarray, expected: np.ndarray) -> Mismatch | Budge
 
     if got.size == 0 or np.array_equal(got, expected):
         return Budget(0.0, 0.0)
-    numbers = expected.dtype.kind in "iu"
-    off = np.abs(got.astype(np.int64) - expected.astype(np.int64)) if numbers else (got != expected).astype(np.int64) * 2
-    if numbers and expected.dtype.itemsize == 1 and off.max() <= 1 and float((off > 0).mean()) <= OFF_BY_ONE_SHARE:
+    off = _apart(got, expected)
+    if expected.dtype.kind in "iu" and expected.dtype.itemsize == 1 and off.max() <= 1 and float((off > 0).mean()) <= OFF_BY_ONE_SHARE:
         return Budget(0.0, 0.0)
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), got.shape)) if got.ndim else ()
     return Mismatch(
         name, index, float(got[index]), float(expected[index]), f"{name}{list(index)}: got {got[index]}, expected {expected[index]}"
     )
+
+
+def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Distance of whole numbers as uint64, whatever their sign and width; of truth values 0 or 2."""
+    import numpy as np
+
+    if a.dtype.kind not in "iu":
+        differ: np.ndarray = (a != b).astype(np.uint64) * np.uint64(2)
+        return differ
+    x, y = a.astype(np.uint64), b.astype(np.uint64)  # modulo 2^64, so that the larger minus the smaller is right
+    found: np.ndarray = np.where(a > b, x - y, y - x)
+    return found
 
 
 def varies(first: Any, again: Any, budget: Budget) -> bool:
@@ -155,7 +166,7 @@ def varies(first: Any, again: Any, budget: Budget) -> bool:
     if np.array_equal(first, again, equal_nan=first.dtype.kind == "f"):
         return False
     if first.dtype.kind != "f":
-        return bool(np.abs(first.astype(np.int64) - again.astype(np.int64)).max() > (1 if first.dtype.itemsize == 1 else 0))
+        return bool(_apart(first, again).max() > (1 if first.dtype.kind in "iu" and first.dtype.itemsize == 1 else 0))
     a, b = slices(first).astype(np.float64), slices(again).astype(np.float64)
     worst = np.abs(a - b).max(axis=1)
     return bool(np.any(~(worst <= budget.worst * sizes(a))))

@@ -32,6 +32,7 @@ LAUNCHES_S = 0.5  # but no longer than this a case
 SETTLE_S = 0.004  # how long the process runs on after its last call, to catch late writes
 LATE_LOOKS = 25  # so many times SETTLE_S, for a result that is not whole: 0.1 s
 FIRST_CALL_S = 10.0
+LOAD_S = 5.0  # constructors included; a baseline imports NumPy in it
 WAKING_NS = 30_000  # about what continuing and stopping cost, taken off the time of a single call
 
 
@@ -62,7 +63,7 @@ class Checker:
         """`draws`: a sequence of draws for each case."""
         found: list[Right] = []
         with lease.held(spec.cores), Runner.start(self.walls, spec) as runner:
-            if failure := runner.load(FIRST_CALL_S):
+            if failure := runner.load(LOAD_S):
                 return failure
             for case in draws:
                 result = OneCase(self, runner, case, expected_ns).run()

@@ -84,17 +84,20 @@ def facts(candidate: Candidate, champion: Candidate) -> tuple[Fact, ...]:
     changed = [f for f in candidate.files if before.get(f.path) != f.data]
     gone = [path for path in before if path not in {f.path for f in candidate.files}]
     added, removed = _lines(changed, before)
-    found = [Fact("change", f"{len(changed) + len(gone)} file{'s' if len(changed) + len(gone) != 1 else ''}, +{added} -{removed}")]
-    words = sorted({w for f in changed for w in WORTH_A_LOOK if re.search(rf"\b{w}\s*\(".encode(), f.data)})
+    files = len(changed) + len(gone)
+    found = [Fact("change", f"{files} file{'s' if files != 1 else ''}, +{len(added)} -{removed}")]
+    words = [w for w in sorted(WORTH_A_LOOK) if any(re.search(rf"\b{w}\s*\(".encode(), line) for line in added)]
     return (*found, Fact("calls", ", ".join(words))) if words else tuple(found)
 
 
-def _lines(changed: list[File], before: dict[str, bytes]) -> tuple[int, int]:
+def _lines(changed: list[File], before: dict[str, bytes]) -> tuple[list[bytes], int]:
+    """Lines that are new, and how many are gone; moved lines are neither."""
     from collections import Counter
 
-    added = removed = 0
+    added: list[bytes] = []
+    removed = 0
     for file in changed:
         new, old = Counter(file.data.splitlines()), Counter(before.get(file.path, b"").splitlines())
-        added += sum((new - old).values())
-        removed += sum((old - new).values())
+        added += (new - old).elements()
+        removed += (old - new).total()
     return added, removed

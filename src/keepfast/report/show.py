@@ -114,7 +114,7 @@ def _on_the_way(verdict: Verdict) -> str:
 
 def _cases(cases: tuple[CaseTime, ...], columns: int) -> list[str]:
     opponent = line(cases[0].estimate.opponent)
-    head = f"{pad('case', 16)} {'one call':>9}  {'opponent':>9}  {'gain':<22} rounds  of limit"
+    head = f"{pad('case', 16)} {'one call':>9}  {'opponent':>9}  {'gain':<24} rounds  of limit"
     rows = [_case(c) for c in cases]
     return [*_row("cases", f"against {opponent}", columns), *(" " * INDENT + clip(r, columns - INDENT) for r in [head, *rows])]
 
@@ -122,7 +122,7 @@ def _cases(cases: tuple[CaseTime, ...], columns: int) -> list[str]:
 def _case(case: CaseTime) -> str:
     times = f"{numbers.nanoseconds(case.subject_ns):>9}  {numbers.nanoseconds(case.opponent_ns):>9}"
     limit = limit_text(case)
-    return f"{pad(clip(line(case.case), 16), 16)} {times}  {numbers.gain(case.estimate):<22} {case.estimate.rounds:>6}  {limit}"
+    return f"{pad(clip(line(case.case), 16), 16)} {times}  {numbers.gain(case.estimate):<24} {case.estimate.rounds:>6}  {limit}"
 
 
 def limit_text(case: CaseTime) -> str:

@@ -25,7 +25,7 @@ def end(book: Book, why: str, report: Path | None = None, columns: int = text.CO
         ("doubt", text.doubts(book)),
         ("next", text.next_step(book) if book.run.state not in ("goal", "deck-done") else ""),
     ]
-    return _rows(rows, columns)
+    return [*(["kept", *text.log(kept, columns), ""] if (kept := books.keeps(book.experiments)) else []), *_rows(rows, columns)]
 
 
 def morning(book: Book, report: Path | None = None, columns: int = text.COLUMNS) -> list[str]:

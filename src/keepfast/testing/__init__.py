@@ -1,9 +1,24 @@
-"""Stand-ins that ship with keepfast: a judge that replays verdicts, a proposer that reads a script, a clock that nobody waits for."""
+"""Stand-ins that ship with keepfast: a judge that replays verdicts, a scripted proposer, a clock and a device that measure nothing."""
 
 from __future__ import annotations
 
 from keepfast.testing.clock import FakeClock
+from keepfast.testing.device import FakeDevice, FakeLibrary, machine
 from keepfast.testing.recorded import RecordedJudge, calibration, direct, keep, reject, revert, started, void
 from keepfast.testing.scripted import ScriptedProposer
 
-__all__ = ["FakeClock", "RecordedJudge", "ScriptedProposer", "calibration", "direct", "keep", "reject", "revert", "started", "void"]
+__all__ = [
+    "FakeClock",
+    "FakeDevice",
+    "FakeLibrary",
+    "RecordedJudge",
+    "ScriptedProposer",
+    "calibration",
+    "direct",
+    "keep",
+    "machine",
+    "reject",
+    "revert",
+    "started",
+    "void",
+]
