@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from keepfast.errors import UsageError
 from keepfast.model import Files, Proposal
+from keepfast.propose import sequence
 from keepfast.propose.base import Brief
 from keepfast.propose.deck import DeckProposer
 from keepfast.propose.search import SearchProposer
@@ -45,3 +46,16 @@ def test_names() -> None:
 def test_an_unknown_name_gets_the_nearest_and_the_known() -> None:
     with pytest.raises(UsageError, match=r"unknown proposer `serch`. Did you mean `search`\?\n  known: deck, search, random"):
         named("deck,serch")
+
+
+def test_a_package_can_offer_a_proposer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        name = "mine"
+
+        def load(self) -> type[DeckProposer]:
+            return DeckProposer
+
+    monkeypatch.setattr(sequence, "entry_points", lambda group: [Entry()] if group == "keepfast.proposers" else [])
+    assert sequence.named("mine") == DeckProposer()
+    with pytest.raises(UsageError, match="Did you mean `mine`"):
+        sequence.named("mines")

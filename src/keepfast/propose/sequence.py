@@ -5,6 +5,8 @@ Owns the order and the names. Must not know what any of them does.
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 from msgspec import Struct
 
 from keepfast.errors import UsageError, nearest
@@ -14,6 +16,7 @@ from keepfast.propose.deck import DeckProposer
 from keepfast.propose.search import TRIALS, SearchProposer
 
 NAMES = ("deck", "search", "random")
+GROUP = "keepfast.proposers"  # entry points: name -> what makes a Proposer
 
 
 class Sequence(Struct, frozen=True):
@@ -31,16 +34,19 @@ class Sequence(Struct, frozen=True):
 
 def named(text: str, trials: int = TRIALS) -> Proposer:
     """The proposer that `--proposer` means: a name, or several in order, as in `deck,search`. UsageError for an unknown one."""
-    names = [part.strip() for part in text.split(",")]
-    unknown = next((n for n in names if n not in NAMES), None)
-    if unknown is not None:
-        what = f"unknown proposer `{unknown}`.{nearest(unknown, NAMES)}"
-        raise UsageError(what, where="--proposer", next_step=f"known: {', '.join(NAMES)}")
-    made = tuple(_one(n, trials) for n in names)
+    made = tuple(_one(part.strip(), trials) for part in text.split(","))
     return made[0] if len(made) == 1 else Sequence(made)
 
 
 def _one(name: str, trials: int) -> Proposer:
+    """Ours by its name, or one that an installed package offers: an entry point that names a class or function without arguments."""
     if name == "deck":
         return DeckProposer()
-    return SearchProposer("tpe" if name == "search" else "random", trials)
+    if name in ("search", "random"):
+        return SearchProposer("tpe" if name == "search" else "random", trials)
+    offered = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in offered:
+        known = (*NAMES, *sorted(set(offered) - set(NAMES)))
+        raise UsageError(f"unknown proposer `{name}`.{nearest(name, known)}", where="--proposer", next_step=f"known: {', '.join(known)}")
+    found: Proposer = offered[name].load()()
+    return found
