@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from keepfast.launcher import plan as plans
-from keepfast.launcher.plan import Copy, Kernel, Memset, Node, Plan, PlanError, Segment, decode, encode
+from keepfast.launcher.plan import Kernel, Memset, Node, Plan, PlanError, Segment, decode, encode
 
 IMAGE = b"\x7fELF...rms_norm..."
 KERNEL = Kernel(0, "rms_norm", (16, 1, 1), (256, 1, 1), 1024, ((0, b"\0" * 8), (8, b"\1" * 4)), (2, 1, 1))
 PLAN = Plan(
     plans.VERSION,
     (IMAGE,),
-    (Node(0, Memset(4096, 0, 0, 4, 2, 1), ()), Node(0, KERNEL, (0,)), Node(1, KERNEL, ()), Node(1, Copy(4096, 8192, 64), (2,))),
+    (Node(0, Memset(4096, 0, 0, 4, 2, 1), ()), Node(0, KERNEL, (0,)), Node(1, KERNEL, ()), Node(1, Memset(8192, 64, 0, 4, 8, 2), (2,))),
     (Segment(4096, 1 << 20),),
     2,
 )
@@ -48,7 +48,7 @@ def test_a_plan_survives_the_trip() -> None:
         (with_node(1, Node(0, replace(KERNEL, grid=(0, 1, 1)), ())), "no device has"),
         (with_node(0, Node(0, Memset(0, 0, 0, 4, 2, 1), ())), "no segment"),
         (with_node(0, Node(0, Memset(4096, 0, 0, 4, 1 << 20, 1), ())), "no segment"),
-        (with_node(3, Node(1, Copy(4096, 4096 + (1 << 20) - 32, 64), (2,))), "no segment"),
+        (with_node(3, Node(1, Memset(4096 + (1 << 20) - 64, 64, 0, 4, 8, 2), (2,))), "no segment"),
     ],
 )
 def test_what_does_not_hold_together_is_refused(wrong: Plan, words: str) -> None:

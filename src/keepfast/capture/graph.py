@@ -11,7 +11,7 @@ from typing import Any
 
 from keepfast.capture.cupti import Images
 from keepfast.launcher.driver import driver, ok
-from keepfast.launcher.plan import VERSION, Copy, Kernel, Memset, Node, Plan, Segment
+from keepfast.launcher.plan import VERSION, Kernel, Memset, Node, Plan, Segment
 
 
 class NotAPlan(Exception):
@@ -63,7 +63,7 @@ class Recorder:
         found = ok(self.cu.cuGraphGetEdges(graph, count), "cuGraphGetEdges")
         return list(zip(found[0], found[1], strict=True))[:count]
 
-    def _work(self, node: Any, images: list[bytes]) -> Kernel | Memset | Copy:
+    def _work(self, node: Any, images: list[bytes]) -> Kernel | Memset:
         kinds = self.cu.CUgraphNodeType
         kind = ok(self.cu.cuGraphNodeGetType(node), "cuGraphNodeGetType")
         if kind == kinds.CU_GRAPH_NODE_TYPE_KERNEL:

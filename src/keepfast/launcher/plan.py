@@ -52,19 +52,11 @@ class Memset(Struct, frozen=True, array_like=True, tag="memset"):
     height: int
 
 
-class Copy(Struct, frozen=True, array_like=True, tag="copy"):
-    """Device to device, one dimension."""
-
-    source: int
-    target: int
-    size: int
-
-
 class Node(Struct, frozen=True, array_like=True):
     """One node of a call. `after`: indices of the nodes of the same call it depends on, all smaller than its own."""
 
     call: int
-    work: Kernel | Memset | Copy
+    work: Kernel | Memset
     after: tuple[int, ...]
 
 
@@ -88,13 +80,11 @@ class Plan(Struct, frozen=True):
         return digest.hexdigest()
 
 
-def _shape(work: Kernel | Memset | Copy) -> tuple[object, ...]:
+def _shape(work: Kernel | Memset) -> tuple[object, ...]:
     if isinstance(work, Kernel):
         sizes = tuple((at, len(data)) for at, data in work.parameters)
         return ("kernel", work.image, work.name, work.grid, work.block, work.shared, work.cluster, work.cooperative, sizes)
-    if isinstance(work, Memset):
-        return ("memset", work.value, work.element, work.width, work.height)
-    return ("copy", work.size)
+    return ("memset", work.value, work.element, work.width, work.height)
 
 
 def encode(plan: Plan) -> bytes:
@@ -139,8 +129,8 @@ def _wrong(plan: Plan, index: int, node: Node) -> str:
     work = node.work
     if isinstance(work, Kernel):
         return _wrong_kernel(plan, work)
-    ranges = _ranges(work)
-    return "" if all(_inside(plan, at, size) for at, size in ranges) else "touches memory that is in no segment"
+    size = max(work.pitch, work.width * work.element) * max(work.height, 1)
+    return "" if _inside(plan, work.address, size) else "touches memory that is in no segment"
 
 
 def _wrong_kernel(plan: Plan, work: Kernel) -> str:
@@ -153,12 +143,6 @@ def _wrong_kernel(plan: Plan, work: Kernel) -> str:
     if min(*work.grid, *work.block) < 1 or max(work.block) > 1024 or not 0 <= work.shared <= 1 << 20:
         return "a grid, block or shared memory that no device has"
     return ""
-
-
-def _ranges(work: Memset | Copy) -> tuple[tuple[int, int], ...]:
-    if isinstance(work, Memset):
-        return ((work.address, max(work.pitch, work.width * work.element) * max(work.height, 1)),)
-    return (work.source, work.size), (work.target, work.size)
 
 
 def _inside(plan: Plan, at: int, size: int) -> bool:

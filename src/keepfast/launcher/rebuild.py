@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keepfast.launcher.driver import Device, ok
-from keepfast.launcher.plan import Copy, Kernel, Memset, Plan
+from keepfast.launcher.plan import Kernel, Memset, Plan
 
 
 class Graph:
@@ -40,12 +40,8 @@ class Graph:
     def launch(self, which: int) -> None:
         ok(self.device.cu.cuGraphLaunch(self.executables[which], self.device.stream), "cuGraphLaunch")
 
-    def _add(self, graph: Any, work: Kernel | Memset | Copy, after: list[Any]) -> Any:
-        if isinstance(work, Kernel):
-            return self._kernel(graph, work, after)
-        if isinstance(work, Memset):
-            return self._memset(graph, work, after)
-        raise NotImplementedError("copies between device addresses")
+    def _add(self, graph: Any, work: Kernel | Memset, after: list[Any]) -> Any:
+        return self._kernel(graph, work, after) if isinstance(work, Kernel) else self._memset(graph, work, after)
 
     def _memset(self, graph: Any, work: Memset, after: list[Any]) -> Any:
         cu = self.device.cu
