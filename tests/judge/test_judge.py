@@ -259,6 +259,11 @@ def test_every_so_often_the_noise_is_looked_at_again(make: Make) -> None:
     assert stand.judge.calibration is not None
     assert stand.judge.calibration.sigma > 0.04
     assert any("noisier" in e.text for e in stand.told)
+    noisy = stand.judge.calibration.sigma
+    stand.judge.watch.evaluations = EVERY - 1
+    stand.clock.answer = lambda i: 0.0
+    stand.evaluate(tasks.RIGHT + "/* again */\n")
+    assert stand.judge.calibration.sigma < noisy  # calm again: back to what was measured first
 
 
 def test_lint_gives_the_mutation_score(make: Make) -> None:

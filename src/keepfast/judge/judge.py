@@ -116,7 +116,8 @@ class CpuJudge:
         self.clock = Clock(bench.walls, bench.library, bench.task, bench.rng)
         self.trial = Trial(self.clock, self.reference, bench.machine, self._progress)
         self.checker = Checker(bench.walls, bench.library, self.reference, bench.rng)
-        self.calibration: Calibration | None = None
+        self.calibration: Calibration | None = None  # in force
+        self.quiet: Calibration | None = None  # as first measured: what a later look returns to
         self.start: Candidate | None = None
         self.expected: dict[str, dict[str, float]] = {}  # tree or baseline -> case -> ns of a call
         self.watch = Watch()
@@ -134,7 +135,7 @@ class CpuJudge:
 
     def ready(self, start: Candidate, calibration: Calibration | None) -> Verdict:
         """Judge the start, without measuring noise or baselines: what a single judgement needs."""
-        self.start, self.calibration = start, calibration
+        self.start, self.calibration, self.quiet = start, calibration, calibration
         self.reference.frozen = self.arms.frozen(self._dtypes())
         ladder = Ladder(self.bench)
         checked = self._check(ladder, start, start)
@@ -143,7 +144,7 @@ class CpuJudge:
     def calibrated(self) -> Calibration:
         """The calibration, measured on the start when there is none yet."""
         if self.calibration is None:
-            self.calibration = self._calibrator().run(self._start(), *self._against_itself(self._start()))
+            self.calibration = self.quiet = self._calibrator().run(self._start(), *self._against_itself(self._start()))
         return self.calibration
 
     def _pace(self, start: Candidate) -> str:
@@ -305,7 +306,7 @@ class CpuJudge:
     def _recheck(self, champion: Candidate, calibration: Calibration) -> Calibration:
         """Every so often, and when the champion's time drifts: is it still right, and this machine still as quiet?"""
         if self.watch.due():
-            self.calibration = self._calibrator().again(calibration, *self._against_itself(champion))
+            self.calibration = self._calibrator().again(self.quiet or calibration, *self._against_itself(champion))
         return self.calibration or calibration
 
     def _baseline(self, name: str, start: Candidate) -> BaselineResult:
