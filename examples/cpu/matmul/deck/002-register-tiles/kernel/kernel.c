@@ -66,8 +66,24 @@ INLINE void tile(const float *a, int64_t k, float *c, int64_t n, int64_t depth, 
     }
 }
 
+/* A few rows of a do not pay for packing b. */
+static void few_rows(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k)
+{
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++)
+            c[i * n + j] = 0.0f;
+        for (int64_t p = 0; p < k; p++)
+            for (int64_t j = 0; j < n; j++)
+                c[i * n + j] += a[i * k + p] * b[p * n + j];
+    }
+}
+
 static void product(const float *a, const float *b, float *c, int64_t m, int64_t n, int64_t k)
 {
+    if (m < 2 * ROWS) {
+        few_rows(a, b, c, m, n, k);
+        return;
+    }
     for (int64_t p = 0; p < k; p += DEPTH)
         for (int64_t j = 0; j < n; j += WIDTH) {
             int64_t depth = least(DEPTH, k - p), width = least(WIDTH, n - j), i = 0;
