@@ -39,7 +39,7 @@ def doctor(json: bool) -> int:
     if json:
         emit(Doctor("keepfast.doctor/1", found))
     else:
-        say([f"{f.name:<15} {f.state:<6}  {line(f.words)}" for f in found])
+        say([f"{f.name:<18} {f.state:<6}  {line(f.words)}" for f in found])
     return exits.OK if all(f.state != "lack" for f in found if f.name in ("gcc", "git", "walls")) else 5
 
 
