@@ -35,7 +35,7 @@ from resample import Evaluation, Recording
 from shapes import Shape, computed, source
 from workbench import About, Bar, Store, candidate
 
-from keepfast.errors import KeepfastError, MachineError
+from keepfast.errors import MachineError
 from keepfast.judge.builder import Built
 from keepfast.judge.decide import RULE, false_keep, mde
 from keepfast.judge.judge import CpuJudge
@@ -347,11 +347,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = workbench.arguments(__doc__)
     for name, count in (("noops", 200), ("gains", 40), ("renames", 10), ("full", 30), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=count)
-    try:
-        return run(Given(**vars(parser.parse_args(arguments))))
-    except KeepfastError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    return workbench.called(parser, arguments, Given, run)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ from shapes import Shape, source
 from watch import Watch
 from workbench import About, Bar, Store, candidate
 
-from keepfast.errors import KeepfastError
 from keepfast.judge.judge import CpuJudge
 from keepfast.materialise import tree_hash
 from keepfast.model import Calibration, Candidate, Kind, Reason
@@ -167,11 +166,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=0, help="so many, the first of the corpus")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--shared", action="store_true")
-    try:
-        return run(Given(**vars(parser.parse_args(arguments))))
-    except KeepfastError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    return workbench.called(parser, arguments, Given, run)
 
 
 if __name__ == "__main__":

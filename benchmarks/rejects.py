@@ -20,7 +20,6 @@ from msgspec import Struct
 from shapes import Shape, source
 from workbench import About, Bar, Store, candidate
 
-from keepfast.errors import KeepfastError
 from keepfast.judge.judge import CpuJudge
 from keepfast.lang import base
 from keepfast.model import Candidate, File, Kind, Reason, Task
@@ -212,11 +211,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = workbench.arguments(__doc__)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--cores", type=int, default=2)
-    try:
-        return run(Given(**vars(parser.parse_args(arguments))))
-    except KeepfastError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    return workbench.called(parser, arguments, Given, run)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import workbench
 from msgspec import Struct
 from workbench import About, Bar, Store
 
-from keepfast.errors import KeepfastError, UsageError
+from keepfast.errors import UsageError
 from keepfast.stats import median
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -189,11 +189,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = workbench.arguments(__doc__)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--wheel", type=Path, help="measure this wheel instead of building one")
-    try:
-        return run(Given(**vars(parser.parse_args(arguments))))
-    except KeepfastError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    return workbench.called(parser, arguments, Given, run)
 
 
 if __name__ == "__main__":

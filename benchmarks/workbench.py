@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from keepfast import __version__, shop
 from keepfast.device import cpu
-from keepfast.errors import MachineError
+from keepfast.errors import KeepfastError, MachineError
 from keepfast.judge.contents import Library
 from keepfast.judge.judge import Bench, CpuJudge
 from keepfast.materialise import tree_hash
@@ -237,6 +237,18 @@ def arguments(doc: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier start has finished")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for what is written")
     return parser
+
+
+G = TypeVar("G", bound=Struct)
+
+
+def called(parser: argparse.ArgumentParser, words: list[str] | None, given: type[G], run: Callable[[G], int]) -> int:
+    """Run a script with what the command line says as a `given`; its exit code. An error for people is printed as one message."""
+    try:
+        return run(given(**vars(parser.parse_args(words))))
+    except KeepfastError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
 
 
 def introduce(found: About) -> None:
