@@ -142,7 +142,10 @@ def _confirm(state: _State) -> Step | None:
 
 
 def _cases(state: _State) -> Step | None:
-    have = len(state.evidence.of(Phase.CASES, state.rule.cases))
+    begun = state.evidence.of(Phase.CASES, state.rule.cases)
+    have = len(begun)
+    if 0 < have < state.rule.cases:  # all of them or none: looking in between would be one more chance
+        return Measure(Phase.CASES, state.rule.cases - have, tuple(c.case for c in begun[0].cases))
     found = [_loss(state, name) for name in _names(state)]
     lost = [f for f in found if f.lost]
     undecided = [f for f in found if f.undecided]
