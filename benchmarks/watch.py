@@ -183,13 +183,23 @@ def _process(pid: int) -> Process | None:
 
 
 def memory_kb(shared: bool) -> int:
-    """Free memory; on a shared machine minus what files in memory and this process take."""
-    with open("/proc/meminfo") as lines:
-        facts = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
-    if not shared:
-        return facts["MemAvailable"]
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
-    return -facts["Shmem"] - resident
+    """Free memory. On a shared machine less what this process alone holds: memory elsewhere belongs to a process, a file in memory or a
+    System V object, and those are looked for by name."""
+    if shared:
+        return -_fact_kb("/proc/self/status", "RssAnon") - _in_memfds_kb()
+    return _fact_kb("/proc/meminfo", "MemAvailable")
+
+
+def _fact_kb(path: str, name: str) -> int:
+    with open(path) as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def _in_memfds_kb() -> int:
+    """What the files in memory that this process has open take."""
+    links = [Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+    held = (link.stat() for link in links if link.is_symlink() and os.readlink(link).startswith("/memfd:"))
+    return sum({(s.st_dev, s.st_ino): s.st_blocks for s in held}.values()) // 2
 
 
 def ipc() -> tuple[int, ...]:

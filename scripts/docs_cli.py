@@ -16,6 +16,7 @@ from msgspec.structs import fields
 from typer.main import get_command
 
 from keepfast.cli.main import build
+from keepfast.redteam import table as redteam
 from keepfast.report import facts
 
 TARGET = Path(__file__).parents[1] / "docs" / "cli.md"
@@ -96,6 +97,7 @@ OBJECTS = (
     ("keepfast.report/1", "report", facts.Report),
     ("keepfast.ideas/1", "idea list", facts.Ideas),
     ("keepfast.done/1", "commands that change something", facts.Done),
+    ("keepfast.redteam/1", "redteam", redteam.Summary),
 )
 
 

@@ -39,14 +39,6 @@ def test_unknown_name_gets_the_nearest() -> None:
         dtypes.by_name("bfloat_16")
 
 
-@pytest.mark.parametrize(("ctype", "name"), [("float", "float32"), ("double", "float64"), ("uint16_t", "uint16"), ("uint8_t", "uint8")])
-def test_of_ctype(ctype: str, name: str) -> None:
-    found = dtypes.of_ctype(ctype)
-    assert found is not None
-    assert found.name == name
-    assert dtypes.of_ctype("char") is None
-
-
 def test_importing_does_not_import_numpy() -> None:
     code = "import sys, keepfast.task.load, keepfast.task.onboard, keepfast.task.schema; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -62,25 +62,25 @@ def test_no_degrees_of_freedom_is_refused() -> None:
         stats.student_cdf(1.0, 0)
 
 
-def test_median_and_mad_of_known_samples() -> None:
+def test_median_and_spread_of_known_samples() -> None:
     assert stats.median([3.0, 1.0, 2.0]) == 2.0
     assert stats.median([4.0, 1.0, 2.0, 3.0]) == 2.5
-    assert stats.mad([1.0, 1.0, 2.0, 2.0, 4.0, 6.0, 9.0]) == 1.0
+
     assert stats.sample_sd([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]) == pytest.approx(math.sqrt(32 / 7))
     assert stats.sample_sd([5.0]) == 0.0
 
 
-@pytest.mark.parametrize("function", [stats.median, stats.mad, stats.mean])
+@pytest.mark.parametrize("function", [stats.median, stats.mean])
 def test_nothing_has_no_centre(function) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match="of nothing"):
         function([])
 
 
 @given(ratios, st.floats(-1, 1))
-def test_median_and_mad_move_with_the_sample(values: list[float], shift: float) -> None:
+def test_the_median_moves_with_the_sample(values: list[float], shift: float) -> None:
     moved = [v + shift for v in values]
     assert stats.median(moved) == pytest.approx(stats.median(values) + shift, abs=1e-12)
-    assert stats.mad(moved) == pytest.approx(stats.mad(values), abs=1e-12)
+
     assert min(values) <= stats.median(values) <= max(values)
 
 

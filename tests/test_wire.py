@@ -179,19 +179,20 @@ def test_dripping_does_not_extend_the_time(pair: tuple[socket.socket, socket.soc
     enough = threading.Event()
 
     def drip() -> None:
-        for i in range(200):
+        for i in range(len(frame)):  # which takes minutes
             a.send(frame[i : i + 1])
             if enough.wait(0.005):
                 return
 
     thread = threading.Thread(target=drip)
     thread.start()
-    began = time.monotonic()
-    with pytest.raises(wire.TimedOut):
-        wire.receive(b, timeout_s=0.1)
-    assert time.monotonic() - began < 0.9
-    enough.set()
-    thread.join()
+    try:
+        with pytest.raises(wire.TimedOut):
+            wire.receive(b, timeout_s=0.1)
+        assert thread.is_alive()
+    finally:
+        enough.set()
+        thread.join()
 
 
 def test_a_peer_that_takes_nothing(pair: tuple[socket.socket, socket.socket]) -> None:

@@ -1,210 +1,233 @@
-"""A/A on a GPU: two different launch plans of equal meaning in one launcher, with refresh, compare and wash.
+"""A/A on a GPU: the start kernel of a task captured twice, one capture in each arm, timed as the judge times them.
 
-    python benchmarks/gpu/aa.py --out results.json [--rounds 12]
+    python benchmarks/gpu/aa.py [--seconds 330] [--rounds 12] [--cases 3] [--tasks norm,rmsnorm_plain] [--out FOLDER] [--fresh]
 
-Captures each kernel twice (two processes, two arenas; Triton kernels from two sources), then times the plans against each
-other, a fresh launcher process a round. Appends a line a round, so it can be stopped and started again. Needs torch, triton,
-cuda-bindings, g++ and one NVIDIA GPU; prints the card.
+A round is a fresh launcher process that times three cases of one task, from the first to the last. After `--captures-every` rounds both
+arms are captured again and contents are drawn anew. Offsets are log-ratios of the first capture over the second, in per cent of time
+saved; their intervals are 95 %, over rounds. SDs are between rounds of the same two captures. It writes OUT/aa.jsonl, a line a round,
+and aa.json.
+Bars: SD between rounds at most 0.08 %, offset at most 0.05 %, each case.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import random
-import statistics
-import subprocess
 import sys
 import time
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
-HERE = Path(__file__).resolve().parent
-COMPARISONS = (("rms16", "again"), ("rms16", "same"), ("rms4096", "again"), ("gemm4096", "again"), ("rms4096", "more"))
-ARENA = 16 << 30
+import bench
+import workbench
+from bench import Bar, Book, Clock, Desk, Session
+from msgspec import Struct
+from msgspec.structs import replace
 
+from keepfast.errors import KeepfastError, UsageError
+from keepfast.judge.gpu.judge import GpuJudge
+from keepfast.model import Case, Phase, Round, Task
+from keepfast.stats import half_width, mean, median, sample_sd
+from keepfast.task.load import load
 
-def capture(kernel: str, variant: str, base: int, out: Path) -> None:
-    """In a process of its own: run the calls under capture, write plan and places."""
-    import ctypes
-
-    sys.path.insert(0, str(HERE))
-    from keepfast.capture.cupti import Images
-
-    images = Images()
-    import torch
-    from kernels import WIDTH, spec
-
-    from keepfast.capture.graph import Recorder
-    from keepfast.launcher.plan import Segment, encode
-
-    library = out.parent / "arena.so"
-    arena = ctypes.CDLL(str(library))
-    arena.arena_mapped.restype = ctypes.c_ulonglong
-    ctypes.CDLL("libcuda.so.1").cuInit(0)
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(str(library), "arena_alloc", "arena_free")
-    torch.cuda.memory.change_current_allocator(allocator)
-    if code := arena.arena_open(ctypes.c_ulonglong(base), ctypes.c_ulonglong(ARENA)):
-        raise SystemExit(f"the arena at {base:#x} was refused ({code})")
-    calls, in_rows, out_rows, maker = spec(kernel, variant)
-    in_bytes, out_bytes = calls * in_rows * WIDTH * 2, calls * out_rows * WIDTH * 2
-    memory = torch.empty(in_bytes + out_bytes + (64 << 20), dtype=torch.uint8, device="cuda")
-    given = memory[:in_bytes].view(torch.bfloat16).view(calls, in_rows, WIDTH)
-    made = memory[in_bytes : in_bytes + out_bytes].view(torch.bfloat16).view(calls, out_rows, WIDTH)
-    given.normal_()
-    work = [maker(given[i], made[i]) for i in range(calls)]
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for one in work[:2]:
-            one()
-        torch.cuda.synchronize()
-        plan = Recorder(stream.cuda_stream, images).record(work, (Segment(base, arena.arena_mapped()),))
-    out.write_bytes(encode(plan))
-    places = {"base": memory.data_ptr(), "calls": calls, "in_rows": in_rows, "out_rows": out_rows, "width": WIDTH * 2}
-    out.with_suffix(".json").write_text(json.dumps({"places": places, "nodes": len(plan.nodes), "images": [len(i) for i in plan.images]}))
+TASKS = {
+    "norm": "tests/gpu/tasks/norm",
+    "rmsnorm": "examples/gpu/rmsnorm",
+    "softmax": "examples/gpu/softmax",
+    "rmsnorm_plain": "examples/gpu/rmsnorm_plain",
+    "matmul": "examples/gpu/matmul",
+    "quant": "examples/gpu/quant",
+    "decode_attention": "examples/gpu/decode_attention",
+}
+DEFAULT = "norm,rmsnorm,softmax,matmul,quant,decode_attention"  # six kernels, their cases from 2 us to 1 ms
+OPEN_S, ROUND_S = 25.0, 4.0  # guesses: a judge opened and its start checked; a round
+MOST_SD, MOST_OFFSET = 0.0008, 0.0005
 
 
-def one_round(first: Path, second: Path, blocks: int) -> None:
-    """In a process of its own: rebuild both plans, time one round, print it."""
-    import msgspec
-    import numpy as np
+class Measured(Struct, frozen=True):
+    """One round. Rounds of one `capture` share both captures and the contents they are drawn from."""
 
-    from keepfast.launcher.driver import Device
-    from keepfast.launcher.pair import Pair, Sets
-    from keepfast.launcher.plan import decode
-
-    began = time.monotonic()
-    rng = random.SystemRandom()
-    order = rng.randrange(2)  # which plan is loaded first
-    paths = (first, second)
-    plans = {i: decode(paths[i].read_bytes()) for i in ((0, 1) if order else (1, 0))}
-    sets = tuple(msgspec.convert(json.loads(p.with_suffix(".json").read_text())["places"], Sets) for p in paths)
-    device = Device()
-    values = np.random.default_rng().standard_normal((512, sets[0].width // 2), dtype=np.float32)
-    pool = (values.view(np.uint32) >> 16).astype(np.uint16).tobytes()  # bfloat16, cut
-    pair = Pair(device, (plans[0], plans[1]), sets, pool, random.Random(rng.getrandbits(64)))
-    ready = time.monotonic() - began
-    found = pair.round(blocks)
-    print(json.dumps(msgspec.to_builtins(found) | {"ready_s": ready, "total_s": time.monotonic() - began, "card": device.name}))
+    task: str
+    capture: str
+    round: Round
+    calls: dict[str, int]  # of a launch, by case
 
 
-def run(*words: str) -> str:
-    done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stdout + done.stderr)
-    return done.stdout
+class Row(Struct, frozen=True):
+    """One case. Log-ratios; `low` and `high` bound the offset."""
+
+    task: str
+    case: str
+    call_us: float
+    sd: float
+    offset: float
+    low: float
+    high: float
+    rounds: int
+    captures: int
+    round_s: float
 
 
-def arena_base() -> int:
-    """A random multiple of 32 MiB far from what the driver and the C library use."""
-    return 0x10_0000_0000 * random.SystemRandom().randrange(64, 512) + (32 << 20) * random.SystemRandom().randrange(1024)
+class Summary(Struct, frozen=True):
+    sessions: tuple[Session, ...]
+    rows: tuple[Row, ...]
+    bars: tuple[Bar, ...]
 
 
-def main() -> None:
-    words = argparse.ArgumentParser()
-    words.add_argument("--out", type=Path, default=Path("benchmarks/results/gpu_aa.json"))
-    words.add_argument("--rounds", type=int, default=12)
-    words.add_argument("--captures", type=int, default=1, help="captures of every pair, each with so many rounds")
-    words.add_argument("--only", default="", help="kernel:variant[,kernel:variant]")
-    words.add_argument("--blocks", type=int, default=10)
-    words.add_argument("--folder", type=Path, default=Path("/tmp/keepfast-aa"))
-    words.add_argument("step", nargs="*")
-    given = words.parse_args()
-    if given.step[:1] == ["capture"]:
-        return capture(given.step[1], given.step[2], int(given.step[3], 0), Path(given.step[4]))
-    if given.step[:1] == ["round"]:
-        return one_round(Path(given.step[1]), Path(given.step[2]), given.blocks)
-    given.folder.mkdir(parents=True, exist_ok=True)
-    source = HERE.parents[1] / "src/keepfast/capture/arena.cpp"
-    include = next((f"-I{p}" for p in ("/usr/local/cuda/include",) if Path(p).is_dir()), "-I.")
-    subprocess.run(
-        ["g++", "-O2", "-shared", "-fPIC", include, str(source), "-o", str(given.folder / "arena.so"), "-l:libcuda.so.1", *libraries()],
-        check=True,
+class Given(bench.Given, frozen=True, kw_only=True):
+    rounds: int
+    captures_every: int
+    tasks: str
+    cases: int
+
+
+# --------------------------------------------------------------------------------------------- rounds
+
+
+class Same:
+    """One task: its start in both arms."""
+
+    def __init__(self, judge: GpuJudge) -> None:
+        self.judge, self.start = judge, bench.start_of(judge.task)
+        self.opened, self.captures = time.time(), 0
+        judge.start, judge.arms.lasting = self.start, {self.start.tree}
+        self.checked = judge._again(self.start)
+        self.begin()
+
+    def begin(self) -> None:
+        """Rounds from here on are of the captures that are made now, on the contents that were drawn last."""
+        self.duel = replace(self.judge._against_itself(self.checked), takes=((0, 1), (0, 1)))
+        self.captures += 1
+        self.capture = f"{self.opened:.0f} {self.captures}"
+
+    def again(self) -> None:
+        self.judge._draw()
+        self.checked.artifact.takes.clear()
+        self.begin()
+
+    def round(self) -> Measured:
+        for take in (0, 1):
+            self.judge.arms.kept(self.checked.artifact, take)
+        (found,) = self.judge._measure(self.duel, Phase.CALIBRATE, 1)
+        return Measured(self.judge.task.name, self.capture, found, {t.name: t.calls for t in self.duel.timed})
+
+
+def prefix(name: str) -> str:
+    """How keys of a task's rounds begin; another kernel or task has others."""
+    task = load(bench.ROOT / TASKS[name])
+    return f"{task.name} {task.hash[:8]}{bench.start_of(task).tree[:8]} round "
+
+
+def measured(given: Given, desk: Desk, book: Book, clock: Clock) -> None:
+    """Each task in turn, in an equal share of the time that is left. What ends one task is said, and the next one begins."""
+    wanted = {name: [f"{prefix(name)}{n}" for n in range(given.rounds)] for name in given.tasks.split(",")}
+    todo = [name for name, rounds in wanted.items() if not all(map(book.done_with, rounds))]
+    for number, name in enumerate(todo):
+        share = Clock(clock.left / (len(todo) - number))
+        if not share.room("open", OPEN_S):
+            return
+        try:
+            with desk.judge(bench.ROOT / TASKS[name], given.out, cases=lambda task: spread(task, given.cases)) as judge:
+                one(Same(judge), book, [key for key in wanted[name] if not book.done_with(key)], (share, given.captures_every))
+        except (bench.Stop, KeepfastError) as error:
+            print(f"{name}: ended early: {error}", file=sys.stderr, flush=True)
+            book.in_a_row = 0
+
+
+def spread(task: Task, most: int) -> tuple[Case, ...]:
+    """So many timed cases of a task, from the first to the last; 0: all."""
+    timed = task.timed
+    if not 0 < most < len(timed):
+        return timed
+    return tuple(timed[round(i * (len(timed) - 1) / max(most - 1, 1))] for i in range(most))
+
+
+def one(same: Same, book: Book, todo: Sequence[str], limits: tuple[Clock, int]) -> None:
+    share, every = limits
+
+    def made(number: int) -> Measured:
+        if number and number % every == 0:
+            same.again()
+        return same.round()
+
+    for number, key in enumerate(todo):
+        if not share.room("round", ROUND_S):
+            return
+        with share.counted("round"):
+            found = book.once(key, Measured, lambda: made(number))  # noqa: B023  called at once
+        if found is not None:
+            said = ", ".join(f"{c.case} {100 * c.d:+.3f} % of {c.opponent_ns / 1e3:.1f} us" for c in found.round.cases)
+            print(f"  {key}: {found.round.seconds:.2f} s  {said}", flush=True)
+
+
+# --------------------------------------------------------------------------------------------- what they say
+
+
+def rows(found: Sequence[Measured]) -> Iterator[Row]:
+    for task in dict.fromkeys(m.task for m in found):
+        mine = [m for m in found if m.task == task]
+        for case in dict.fromkeys(c.case for m in mine for c in m.round.cases):
+            yield row(task, case, mine)
+
+
+def row(task: str, case: str, found: Sequence[Measured]) -> Row:
+    seen = [(m, c) for m in found for c in m.round.cases if c.case == case]
+    ds = [c.d for _, c in seen]
+    groups = [[c.d for m, c in seen if m.capture == capture] for capture in dict.fromkeys(m.capture for m, _ in seen)]
+    reach = half_width(ds, 0.0, 0.025) if len(ds) > 1 else math.inf
+    us = median([ns / 1e3 for _, c in seen for ns in (c.subject_ns, c.opponent_ns)])
+    times = median([m.round.seconds for m, _ in seen])
+    return Row(task, case, us, within(groups), mean(ds), mean(ds) - reach, mean(ds) + reach, len(ds), len(groups), times)
+
+
+def within(groups: Sequence[Sequence[float]]) -> float:
+    """SD around the mean of each group."""
+    freedom = sum(len(g) - 1 for g in groups)
+    return math.sqrt(math.fsum((len(g) - 1) * sample_sd(g) ** 2 for g in groups) / freedom) if freedom else 0.0
+
+
+def bars(table: Sequence[Row]) -> tuple[Bar, ...]:
+    judged = [r for r in table if r.rounds > 2]
+    sd, offset = max((r.sd for r in judged), default=math.inf), max((abs(r.offset) for r in judged), default=math.inf)
+    return (
+        Bar("cases", "at least 6", f"{len(judged)}", len(judged) >= 6),
+        Bar("largest SD between rounds", f"at most {MOST_SD:.2%}", f"{sd:.3%}", sd <= MOST_SD),
+        Bar("largest offset", f"at most {MOST_OFFSET:.2%}", f"{offset:.3%}", offset <= MOST_OFFSET),
     )
-    lines = given.out.with_suffix(".jsonl")
-    lines.parent.mkdir(parents=True, exist_ok=True)
-    wanted = [tuple(w.split(":")) for w in given.only.split(",") if w] or COMPARISONS
-    for kernel, variant in wanted:
-        for _ in range(given.captures):
-            compare(given, kernel, variant, lines)
-    summarise(lines, given.out)
-    return None
 
 
-def libraries() -> list[str]:
-    """Folders in which the driver's library may lie."""
-    return [f"-L{p}" for p in ("/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/lib64/stubs") if Path(p).is_dir()]
+def tell(table: Sequence[Row]) -> None:
+    head = ("task", "case", "call us", "SD of rounds", "offset", "95 %", "rounds", "captures", "round s")
+    print("\n" + workbench.table([head, *map(words, table)]))
 
 
-def compare(given: argparse.Namespace, kernel: str, variant: str, lines: Path) -> None:
-    plans = {which: given.folder / f"{kernel}-{which}.plan" for which in ("plain", variant)}
-    began, number = time.time(), hex(random.getrandbits(32))
-    argv = [sys.executable, __file__, "capture", kernel]
-    working = [subprocess.Popen([*argv, which, hex(arena_base()), str(path)]) for which, path in plans.items()]
-    if any(process.wait() for process in working):
-        raise SystemExit(f"a capture of {kernel} failed")
-    print(kernel, variant, plans[variant].with_suffix(".json").read_text(), f"captured in {time.time() - began:.1f} s", flush=True)
-    for _ in range(given.rounds):
-        found = json.loads(run("--blocks", str(given.blocks), "round", str(plans[variant]), str(plans["plain"])))
-        found |= {"kernel": kernel, "variant": variant, "capture": number, "when": time.time()}
-        with lines.open("a") as out:
-            out.write(json.dumps(found) + "\n")
-        print(
-            f"{kernel} {variant} {100 * found['d']:+.3f} %, {found['first_ms']:.3f} and {found['second_ms']:.3f} ms, "
-            f"{found['differ']} differ, {found['poisoned']} poisoned, ready {found['ready_s']:.2f} s, round {found['total_s']:.2f} s",
-            flush=True,
-        )
+def words(r: Row) -> tuple[str, ...]:
+    spread = (f"{r.sd:.3%}", f"{r.offset:+.3%}", f"[{r.low:+.3%}, {r.high:+.3%}]")
+    return (r.task, r.case, f"{r.call_us:.2f}", *spread, str(r.rounds), str(r.captures), f"{r.round_s:.2f}")
 
 
-def summarise(lines: Path, out: Path) -> None:
-    rows = [json.loads(line) for line in lines.read_text().splitlines()]
-    table = [summary(kernel, variant, rows) for kernel, variant in COMPARISONS]
-    table = [row for row in table if row]
-    about = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,power.limit", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
-    out.write_text(
-        json.dumps(
-            {
-                "command": " ".join(sys.argv),
-                "date": time.strftime("%Y-%m-%d"),
-                "card": about,
-                "python": sys.version.split()[0],
-                "table": table,
-                "rounds": rows,
-            },
-            indent=1,
-        )
-    )
-    for row in table:
-        print(row)
+def run(given: Given) -> int:
+    if unknown := [name for name in given.tasks.split(",") if name not in TASKS]:
+        raise UsageError(f"no task `{unknown[0]}`; there are {', '.join(TASKS)}")
+    clock = Clock(given.seconds)
+    if given.seconds > 0:
+        with Desk(given.card) as desk:
+            book = Book(given, "aa", desk.session())
+            measured(given, desk, book, clock)
+    else:
+        book = Book(given, "aa", None)
+    table = tuple(rows([m for name in TASKS for m in book.all(prefix(name), Measured).values()]))
+    tell(table)
+    held = bars(table)
+    return bench.summary(book, Summary(book.sessions(), table, held), held, "aa")
 
 
-def summary(kernel: str, variant: str, rows: list[dict[str, float]]) -> dict[str, object]:
-    """One row of the table; SDs in per cent, between rounds of one capture and between the means of captures."""
-    mine = [r for r in rows if (r["kernel"], r["variant"]) == (kernel, variant)]
-    captures: dict[object, list[float]] = {}
-    for row in mine:
-        captures.setdefault(row.get("capture", ""), []).append(row["d"])
-    if len(mine) < 2:
-        return {}
-    means = [statistics.mean(ds) for ds in captures.values()]
-    within = [statistics.variance(ds) for ds in captures.values() if len(ds) > 1]
-    return {
-        "kernel": kernel,
-        "variant": variant,
-        "captures": len(captures),
-        "rounds": len(mine),
-        "launch_ms": statistics.median(r["second_ms"] for r in mine),
-        "mean_percent": 100 * math.expm1(statistics.mean(means)),
-        "sd_rounds_percent": 100 * math.sqrt(statistics.mean(within)),
-        "sd_captures_percent": 100 * statistics.stdev(means) if len(means) > 1 else None,
-        "capture_means_percent": [100 * math.expm1(m) for m in means],
-    }
+def main(words: list[str] | None = None) -> int:
+    parser = bench.arguments(__doc__, 330.0)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--captures-every", type=int, default=6)
+    parser.add_argument("--cases", type=int, default=3, help="timed cases of a task, from the first to the last; 0: all")
+    parser.add_argument("--tasks", default=DEFAULT, help=f"some of {', '.join(TASKS)}")
+    return bench.called(parser, words, Given, run)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

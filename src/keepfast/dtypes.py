@@ -64,9 +64,3 @@ def by_name(name: str) -> DType:
 def of_numpy(dtype: np.dtype) -> DType | None:
     """The type of a NumPy array, or None where keepfast has none for it (complex, text, swapped byte order)."""
     return next((d for d in TABLE if d.numpy is not None and dtype.isnative and dtype.name == d.numpy), None)
-
-
-def of_ctype(ctype: str) -> DType | None:
-    """The type that a plain C type names by itself (`float`, `double`, `int32_t` ...), or None."""
-    plain = [d for d in TABLE if d.numpy is not None and d.name not in ("bool", "float16")]
-    return next((d for d in plain if d.ctype == ctype), None)

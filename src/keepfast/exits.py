@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keepfast.model import Kind
+from keepfast.model.proof import Outcome
 
 OK = 0
 BUDGET = 7
@@ -19,3 +20,8 @@ def of_state(state: str, goal: bool) -> int:
     if state == "interrupted":
         return INTERRUPTED
     return BUDGET if goal and state in ("budget", "deck-done") else OK
+
+
+def of_outcome(outcome: Outcome) -> int:
+    """For a command that proves a kernel in an engine: `e2e`. A micro-win only is a revert of its claim, a refusal a reject."""
+    return {Outcome.PASSED: OK, Outcome.REFUSED: 3, Outcome.MICRO: 6}[outcome]

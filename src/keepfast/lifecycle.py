@@ -12,9 +12,27 @@ import unicodedata
 from msgspec import Struct
 from msgspec.structs import replace
 
-from keepfast.errors import TaskError, UsageError
+from keepfast.errors import MachineError, TaskError, UsageError
 from keepfast.ledger import Dropped, Ledger
-from keepfast.model import End, Estimate, Experiment, Kind, Machine, Reason, Run, Task, percent
+from keepfast.materialise import structure_of, tunables_of
+from keepfast.model import (
+    SENTENCES,
+    Begin,
+    Candidate,
+    End,
+    Estimate,
+    Experiment,
+    Fact,
+    Kind,
+    Machine,
+    Proposal,
+    Reason,
+    Run,
+    Rung,
+    Task,
+    Verdict,
+    percent,
+)
 from keepfast.progress import Progress
 from keepfast.repo import Keep, Repo
 
@@ -30,11 +48,42 @@ class Options(Struct, frozen=True):
     title: str = ""
 
 
+class When(Struct, frozen=True):
+    """Number, beginning in unix time, length in seconds, and the champion's number then."""
+
+    n: int
+    started: float
+    seconds: float
+    parent: int
+
+
 class Began(Struct, frozen=True):
     """A run that is ready to start, and which uncommitted files it includes. Nothing is in the ledger yet."""
 
     run: Run
     edited: tuple[str, ...]
+
+
+def experiment(task: Task, proposal: Proposal, candidate: Candidate, verdict: Verdict, when: When) -> Experiment:
+    """What the ledger keeps of one turn."""
+    return Experiment(
+        n=when.n,
+        proposer=proposal.proposer,
+        title=proposal.title,
+        source=proposal.source,
+        idea=proposal.idea,
+        tree=candidate.tree,
+        commit=candidate.commit,
+        parent=when.parent,
+        verdict=verdict,
+        started=when.started,
+        seconds=when.seconds,
+        tunables=tunables_of(task, candidate.files),
+        structure=structure_of(task, candidate.files) if candidate.files else "",
+        dollars=proposal.dollars,
+        tokens=proposal.tokens,
+        edit=proposal.edit,
+    )
 
 
 def new_run(task: Task, repo: Repo, ledger: Ledger, options: Options) -> Began:
@@ -114,10 +163,20 @@ def end_of(run: Run, progress: Progress, history: tuple[Experiment, ...]) -> End
 # --------------------------------------------------------------------------------------------- clearing a suspect
 
 
+SIGNED = "\x1f"  # between a reason and the name of who gives it, as a run gets both in one message
+
+
+def signed(because: str, name: str) -> str:
+    """A reason with the name of the human who gives it."""
+    plain = line(because, 2000)
+    return f"{plain}{SIGNED}{line(name, 120)}" if plain and name else plain
+
+
 def clear(ledger: Ledger, repo: Repo, run: Run, n: int, because: str) -> Experiment | None:
     """Make suspect `n` the champion while no run is going on; the experiment that says so, None when it was done before.
 
-    UsageError unless `n` is a suspect that was judged against the present champion: only then is it known to be faster.
+    UsageError unless `n` is a suspect that was judged against the present champion: only then is it known to be faster. `because` is
+    best `signed`: the name goes into the ledger with it.
     """
     with ledger.hold(run.id):
         return clear_held(ledger, repo, run, n, because)
@@ -143,11 +202,13 @@ def _cleared(ledger: Ledger, run: Run, n: int, because: str) -> Experiment | Non
         now = f"experiment {champion.n}" if champion else "nothing"
         what = f"experiment {n} was judged against experiment {suspect.parent}, and the champion is {now} by now"
         raise UsageError(what, next_step=f"put its change into the deck again: keepfast show {n} --diff")
-    if not because.strip():
+    why, _, name = because.partition(SIGNED)
+    if not why.strip():
         raise UsageError("a suspect is cleared for a reason", next_step=f'keepfast clear {n} --because "..."')
     last = ledger.experiments(run.id, newest=1)[0].n
-    verdict = replace(suspect.verdict, kind=Kind.KEEP, reason=Reason.CLEARED, detail=because.strip(), rungs=(), rounds=(), seconds=0.0)
-    title, source = f"cleared: {suspect.title}", f"experiment {n}"
+    rungs = (Rung("cleared", True, 0.0, (Fact("by", name),)),) if name else ()
+    verdict = replace(suspect.verdict, kind=Kind.KEEP, reason=Reason.CLEARED, detail=why.strip(), rungs=rungs, rounds=(), seconds=0.0)
+    title, source = f"cleared{f' by {name}' if name else ''}: {suspect.title}", f"experiment {n}"
     return replace(suspect, n=last + 1, proposer="human", title=title, source=source, verdict=verdict, started=time.time(), seconds=0.0)
 
 
@@ -224,7 +285,10 @@ def _final_message(run: Run, e: Experiment) -> str:
 def _gain(e: Experiment) -> str:
     if e.verdict.gain is not None:
         return gain_text(e.verdict.gain)
-    return f"cleared by hand: {e.verdict.detail}" if e.verdict.reason is Reason.CLEARED else "not measured"
+    if e.verdict.reason is not Reason.CLEARED:
+        return "not measured"
+    who = next((f.value for rung in e.verdict.rungs for f in rung.facts if f.name == "by"), "hand")
+    return f"cleared by {who}: {e.verdict.detail}"
 
 
 def line(text: str, most: int = 72) -> str:
@@ -236,3 +300,17 @@ def line(text: str, most: int = 72) -> str:
 def _difference(a: Machine, b: Machine) -> str:
     pairs = ((name, getattr(a, name), getattr(b, name)) for name in ("cpu", "cores", "kernel", "compiler", "walls", "gpu"))
     return next((f"{name}: {old}, now {new}" for name, old, new in pairs if old != new), "other ceilings")
+
+
+def check_begun(task: Task, begun: Begin) -> None:
+    """MachineError or TaskError when there is nothing to begin with."""
+    verdict, goal = begun.verdict, task.goal
+    if verdict.kind is Kind.VOID:
+        raise MachineError(f"this machine cannot judge now: {verdict.detail}", next_step="keepfast doctor")
+    if not verdict.kept:
+        what = f"the kernel to start from does not pass: {SENTENCES[verdict.reason][1]}: {verdict.detail}"
+        raise TaskError(what, where=task.entry_path, next_step="mend it, then keepfast check")
+    if goal.speedup is not None and goal.over == "baseline" and not any(b.ok for b in begun.baselines):
+        why = "; ".join(f"{b.name}: {b.detail}" for b in begun.baselines) or "there is none"
+        step = 'mend or add a baseline, or write over = "start" under [goal]'
+        raise TaskError(f"the goal is over the fastest passing baseline, and none passes ({why})", where="task.toml", next_step=step)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from keepfast import crash, lifecycle
-from keepfast.errors import MachineError, TaskError, UsageError
+from keepfast.desk import RunDesk
+from keepfast.errors import MachineError, UsageError
 from keepfast.interrupt import Interrupt
 from keepfast.ledger import Command
-from keepfast.materialise import Workshop, refusal, structure_of, tunables_of
+from keepfast.materialise import Workshop, refusal, tree_hash
 from keepfast.model import (
     SENTENCES,
     BaselineResult,
@@ -25,15 +26,18 @@ from keepfast.model import (
     Event,
     Experiment,
     Fact,
+    File,
     Kind,
     Patch,
     Proposal,
     Reason,
-    Task,
     Verdict,
 )
 from keepfast.progress import Progress, Spent, left, raised, said, spent_out
-from keepfast.propose.base import Brief
+from keepfast.propose import outside, tries
+from keepfast.propose.agents import edited, submitted
+from keepfast.propose.base import Brief, Idle, Lasting, Purse
+from keepfast.propose.outside import NAME
 from keepfast.repo import Change
 from keepfast.session import Clock, Judge, Session
 
@@ -42,6 +46,7 @@ __all__ = ["Clock", "Judge", "Session", "run"]
 DIRECT_ROUNDS = 6
 VOID_WAITS = (2.0, 10.0, 30.0)  # seconds before a void evaluation is run again
 VOIDS_IN_A_ROW = 5  # void experiments after which the machine, not the candidates, is the news
+IDLE = 0.5  # seconds between two looks at the inbox while everyone sleeps
 STORED = 16 << 20  # bytes; a candidate above the guard's own cap is judged, and refused, without being stored
 
 
@@ -53,6 +58,7 @@ def run(session: Session) -> End:
         loop.begin()
         try:
             state, why = _turns(loop)
+            loop.leave()
             return loop.close(state, why)
         except KeyboardInterrupt:
             return loop.interrupted()
@@ -67,10 +73,15 @@ Ended = tuple[str, str]  # state, and why
 
 def _turns(loop: _Loop) -> Ended:
     while not (ended := loop.asked_to_stop() or loop.goal_met() or loop.budget_over()):
+        if loop.paused:
+            loop.pause()
+            continue
         started = loop.now()
         proposal = loop.propose()
-        if proposal is None:
-            return "deck-done", "nothing is left to propose"
+        if not isinstance(proposal, Proposal):
+            if ended := loop.idle(proposal):
+                return ended
+            continue
         candidate = loop.materialise(proposal)  # committed; or the verdict on a change that cannot be made
         verdict = candidate if isinstance(candidate, Verdict) else loop.known(candidate) or loop.judge(candidate)
         loop.append(proposal, candidate, verdict, started)
@@ -85,10 +96,14 @@ class _Loop:
         self.s, self.interrupt = session, interrupt
         self.ledger, self.repo, self.run = session.ledger, session.repo, session.run
         self.workshop = Workshop(session.task, session.repo)
+        self.desk = RunDesk(session, self.workshop, self.tried)
+        self.resting = ""  # what is waited for, so that it is said once
         self.began = session.clock.monotonic()
         self.budget: Budget = session.task.budget
         self.hours_before = 0.0  # of earlier sessions
-        self.stop = False
+        self.hours_paused = 0.0
+        self.stop = self.paused = False
+        self.woken = False  # by something from outside that is worth another turn
         self.history: tuple[Experiment, ...] = ()
         self.counted = self.dry = 0
         self.progress = Progress(session.task, ())
@@ -102,7 +117,7 @@ class _Loop:
         start = self.workshop.at(self.run.base, 1)
         known = self.ledger.calibration(self.run.machine.hash, self.run.task_hash)
         begun = self.s.judge.begin(start, known)
-        _check(self.s.task, begun)
+        lifecycle.check_begun(self.s.task, begun)
         crash.point("begun")
         if begun.calibration is not None and begun.calibration != known:
             self.ledger.add_calibration(self.run.task_hash, begun.calibration)
@@ -143,6 +158,8 @@ class _Loop:
         self.progress = Progress(self.s.task, (), self.ledger.directs(self.run.id), self.ledger.baselines(self.run.id))
         for experiment in self.ledger.experiments(self.run.id):
             self._remember(experiment)
+        self.desk.read_back()
+        self.desk.settle_ideas(self.history)
         keeps = self.progress.keeps
         self.champion = self.workshop.at(keeps[-1].commit, keeps[-1].n)
         self.repo.heal(self.run.id)
@@ -190,11 +207,12 @@ class _Loop:
         return ("budget", f"budget: {why}") if why else None
 
     def _spent(self) -> Spent:
-        hours = self.hours_before + (self.s.clock.monotonic() - self.began) / 3600
-        return Spent(self.counted, hours, self.ledger.spent(self.run.id)[0], self.dry)
+        hours = self.hours_before + (self.s.clock.monotonic() - self.began) / 3600 - self.hours_paused
+        return Spent(self.counted + self.desk.tries, hours, self.ledger.spent(self.run.id)[0], self.dry)
 
     def _obey(self, command: Command) -> None:
         """A command that is not understood is said and left aside: nobody waits for an answer."""
+        self.woken = True
         try:
             if command.command == "stop":
                 self.stop = True
@@ -205,10 +223,17 @@ class _Loop:
                 self._clear(command.argument)
             elif command.command == "idea":
                 self.emit(Event("note", f"new idea: {command.argument}"))
+            elif command.command == "pause":
+                self.paused = command.argument != "off"
+            elif command.command == outside.TRY:
+                self._try(outside.read_try(command.argument))
+            elif command.command == outside.SUBMIT:
+                self._submit(outside.read_submit(command.argument))
             else:
                 self.emit(Event("note", f"unknown command `{command.command}` was ignored"))
         except UsageError as error:
-            self.emit(Event("note", f"`{command.command} {command.argument}` was ignored: {error.what}"))
+            said = f"{command.command} {command.argument}" if len(command.argument) < 100 else command.command
+            self.emit(Event("note", f"`{said}` was ignored: {error.what}"))
 
     def _clear(self, argument: str) -> None:
         number, _, because = argument.partition(" ")
@@ -216,6 +241,25 @@ class _Loop:
         if experiment is not None:
             self.s.on_event(Event("verdict", experiment=experiment, n=experiment.n))
             self._stand()
+
+    def _try(self, asked: outside.Try) -> None:
+        """Somebody outside asks the judge; the answer is an event."""
+        self.tried(edited(self.champion.files, asked.changed), NAME, asked.id)
+
+    def _submit(self, given: outside.Submit) -> None:
+        """Somebody outside hands in a change: as if it had been a turn of an agent."""
+        if not isinstance(self.s.proposer, Lasting):
+            raise UsageError("this run takes no changes from outside; keepfast run TASK --proposer search,mcp  does")
+        self.desk.tell(submitted(given, self.brief()))
+
+    def pause(self) -> None:
+        """Nothing is judged, and no hours are spent, until somebody says go on, or stop."""
+        began = self.s.clock.monotonic()
+        self.emit(Event("note", "paused: keepfast pause --off   goes on"))
+        while self.paused and not self.asked_to_stop():
+            self._rest(IDLE)
+        self.hours_paused += (self.s.clock.monotonic() - began) / 3600
+        self.emit(Event("note", "going on"))
 
     # ---------------------------------------------------------------------------------- one turn
 
@@ -226,13 +270,52 @@ class _Loop:
     def now(self) -> tuple[float, float]:
         return self.s.clock.time(), self.s.clock.monotonic()
 
-    def propose(self) -> Proposal | None:
-        brief = Brief(self.s.task, self.champion, self.history, self.run.seed, left(self.budget, self._spent()))
-        proposal = self.s.proposer.propose(brief)
-        if proposal is not None:
+    def brief(self) -> Brief:
+        """All that a proposer is told now."""
+        spent = self._spent()
+        told = Brief(self.s.task, self.champion, self.history, self.run.seed, left(self.budget, spent))
+        return self.desk.brief(replace(told, purse=Purse(self.budget.dollars, spent.dollars)))
+
+    def propose(self) -> Proposal | Idle | None:
+        self.woken = False
+        proposal = self.s.proposer.propose(self.brief())
+        if isinstance(proposal, Proposal):
+            self.resting = ""
             self.emit(Event("propose", proposal.title, n=self.next_n))
             crash.point("proposed", self.next_n)
         return proposal
+
+    def idle(self, idle: Idle | None) -> Ended | None:
+        """Wait a while for a proposer that has nothing now, and say so once; how the run ends when there never will be anything."""
+        if idle is None or idle.until is None:
+            why = idle.why if idle else "nothing is left to propose"
+            return (idle.state, f"budget: {why}" if idle.state == "budget" else why) if idle else ("deck-done", why)
+        if idle.why != self.resting:
+            self.emit(Event("note", f"waiting: {idle.why}", n=self.next_n))
+            self.resting = idle.why
+        while not self.woken and (rest := idle.until - self.s.clock.time()) > 0:
+            if idle.news is None:
+                self._rest(min(IDLE, rest))
+            elif idle.news(min(IDLE, rest)):
+                return None
+            if ended := self.asked_to_stop() or self.budget_over():
+                return ended
+        return None
+
+    def tried(self, files: tuple[File, ...], who: str, about: str = "") -> str:
+        """The judge's words on files that somebody tries; each time that it is asked counts as an experiment."""
+        candidate = Candidate(files, tree_hash(files), "", self.next_n)
+        known = self.known(candidate)
+        verdict = known or self._evaluate(candidate, only_try=True)
+        words = tries.said(verdict, self.champion.n)
+        judged = float(known is None and verdict.kind is not Kind.VOID)
+        self.desk.tell(Event("try", words, n=self.next_n, numbers=(("judged", judged),), about=about or who))
+        return words
+
+    def leave(self) -> None:
+        """End what proposers have under way."""
+        if isinstance(self.s.proposer, Lasting):
+            self.s.proposer.close(self.brief())
 
     def materialise(self, proposal: Proposal) -> Candidate | Verdict:
         made = self.workshop.candidate(self.champion, proposal, self.next_n)
@@ -260,15 +343,18 @@ class _Loop:
         crash.point("judged", candidate.n)
         return verdict
 
-    def _evaluate(self, candidate: Candidate) -> Verdict:
+    def _evaluate(self, candidate: Candidate, *, only_try: bool = False) -> Verdict:
         try:
-            return self.s.judge.evaluate(candidate, self.champion, self.progress.standing())
+            return self.s.judge.evaluate(candidate, self.champion, self.progress.standing(), only_try=only_try)
         except MachineError as error:  # what the machine did is void, however the judge says so
             return Verdict(Kind.VOID, Reason.MACHINE, error.what)
 
     def _wait(self, seconds: float, why: str) -> None:
         """Give the machine time to become fit again; a first Ctrl-C ends the waiting."""
         self.emit(Event("note", f"void: {why}; again in {seconds:.0f} s", n=self.next_n))
+        self._rest(seconds)
+
+    def _rest(self, seconds: float) -> None:
         until = self.s.clock.monotonic() + seconds
         while not self.interrupt.asked and (rest := until - self.s.clock.monotonic()) > 0:
             self.s.clock.sleep(min(rest, 0.5))
@@ -290,34 +376,21 @@ class _Loop:
         crash.point("appended", experiment.n)
         self._remember(experiment)
         self.s.on_event(Event("verdict", experiment=experiment, n=experiment.n))
+        self.desk.settle_ideas(self.history)
 
     def settle(self, candidate: Candidate | Verdict, verdict: Verdict) -> None:
         if verdict.kept and isinstance(candidate, Candidate):
             self.champion = candidate
             self._move_branch()
             crash.point("settled", candidate.n)
+            self.s.prove(candidate, verdict, len(self.progress.keeps) - 1)
 
     def _move_branch(self) -> None:
         if not lifecycle.settle(self.ledger, self.repo, self.run):
             self.emit(Event("note", f"branch {self.run.branch} is checked out, so it was not moved; the keeps are safe"))
 
     def _experiment(self, proposal: Proposal, candidate: Candidate, verdict: Verdict, when: tuple[int, float, float]) -> Experiment:
-        n, started, seconds = when
-        return Experiment(
-            n=n,
-            proposer=proposal.proposer,
-            title=proposal.title,
-            source=proposal.source,
-            idea=proposal.idea,
-            tree=candidate.tree,
-            commit=candidate.commit,
-            parent=self.champion.n,
-            verdict=verdict,
-            started=started,
-            seconds=seconds,
-            tunables=tunables_of(self.s.task, candidate.files),
-            structure=structure_of(self.s.task, candidate.files) if candidate.files else "",
-        )
+        return lifecycle.experiment(self.s.task, proposal, candidate, verdict, lifecycle.When(*when, self.champion.n))
 
     # ---------------------------------------------------------------------------------- direct measurements and the end
 
@@ -365,17 +438,3 @@ class _Loop:
         """To whoever watches here, and to the ledger for whoever watches from elsewhere."""
         self.ledger.add_event(self.run.id, event)
         self.s.on_event(event)
-
-
-def _check(task: Task, begun: Begin) -> None:
-    """MachineError or TaskError when there is nothing to begin with."""
-    verdict, goal = begun.verdict, task.goal
-    if verdict.kind is Kind.VOID:
-        raise MachineError(f"this machine cannot judge now: {verdict.detail}", next_step="keepfast doctor")
-    if not verdict.kept:
-        what = f"the kernel to start from does not pass: {SENTENCES[verdict.reason][1]}: {verdict.detail}"
-        raise TaskError(what, where=task.entry_path, next_step="mend it, then keepfast check")
-    if goal.speedup is not None and goal.over == "baseline" and not any(b.ok for b in begun.baselines):
-        why = "; ".join(f"{b.name}: {b.detail}" for b in begun.baselines) or "there is none"
-        step = 'mend or add a baseline, or write over = "start" under [goal]'
-        raise TaskError(f"the goal is over the fastest passing baseline, and none passes ({why})", where="task.toml", next_step=step)

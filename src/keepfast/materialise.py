@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from keepfast.errors import TaskError
-from keepfast.model import SENTENCES, Candidate, Fact, File, Files, Patch, Proposal, Reason, Rung, Task, Tunables, Verdict
+from keepfast.model import SENTENCES, Candidate, File, Files, Patch, Proposal, Reason, Rung, Task, Tunables, Verdict
 from keepfast.propose.base import structure_hash
 from keepfast.repo import Repo, apply
-from keepfast.repo.patch import strip_of, touched
+from keepfast.repo.patch import merge, strip_of, touched
 from keepfast.task import tunables
 from keepfast.task.paths import matches_any
 
@@ -34,9 +34,9 @@ def tree_hash(files: tuple[File, ...]) -> str:
     return total.hexdigest()
 
 
-def refusal(reason: Reason, detail: str, facts: tuple[Fact, ...] = ()) -> Verdict:
+def refusal(reason: Reason, detail: str) -> Verdict:
     """A verdict that needs no judge."""
-    return Verdict(SENTENCES[reason][0], reason, detail, (Rung("guard", False, 0.0, facts),))
+    return Verdict(SENTENCES[reason][0], reason, detail, (Rung("guard", False, 0.0),))
 
 
 def tunables_of(task: Task, files: tuple[File, ...]) -> Pairs:
@@ -73,6 +73,19 @@ class Workshop(Struct, frozen=True):
         if link is not None:
             return refusal(Reason.GUARD, f"{link} is a symbolic link")
         return Candidate(made, tree_hash(made), "", n)
+
+    def rebased(self, change: Files, parent: Candidate, champion: Candidate) -> Files | str:
+        """A change of `parent` as one of `champion`; or the files and lines that both changed."""
+        old, new = ({f.path: f.data for f in c.files} for c in (parent, champion))
+        made, clashes = list[tuple[str, bytes | None]](), list[str]()
+        for path, data in change.files:
+            name = self._from_root(path)
+            found = _merged(new.get(name), old.get(name), data)
+            if isinstance(found, str):
+                clashes.append(f"{name}{': ' if found else ''}{found}")
+            elif found != new.get(name):
+                made.append((path, found))
+        return "; ".join(clashes) if clashes else Files(tuple(made))
 
     def at(self, commit: str, n: int) -> Candidate:
         """The candidate that a commit holds."""
@@ -140,6 +153,15 @@ class Workshop(Struct, frozen=True):
         if why is not None:
             return refusal(Reason.BAD_TUNABLES, why)
         return tuple(replace(f, data=os.fsencode(new)) if f.path == self.task.tunables else f for f in champion.files)
+
+
+def _merged(ours: bytes | None, base: bytes | None, theirs: bytes | None) -> bytes | str | None:
+    """One file, None where there is none; a str says where both changed it."""
+    if ours in (base, theirs):
+        return theirs
+    if ours is None or base is None or theirs is None:
+        return "one removed or added it, the other changed it"
+    return merge(ours, base, theirs)
 
 
 def _not_editable(path: str) -> Verdict:

@@ -41,6 +41,7 @@ PROGRAMS = {
     "runner": Source(("runner/runner.c",), libs=("-ldl", "-pthread")),
 }
 LIBRARIES = {
+    "arena": Source(("capture/arena.c",), flags=("-shared", "-fPIC"), libs=("-ldl", "-pthread")),
     "contents": Source(("judge/contents.c",), flags=("-O3", "-march=native", "-shared", "-fPIC"), libs=("-lm",)),
 }
 

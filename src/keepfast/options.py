@@ -29,6 +29,9 @@ class RunOptions(Struct, frozen=True):
     trust_candidate: bool = False
     sampler: str = "tpe"  # one of SAMPLERS
     json: bool = False
+    arch: str = "sm_90"  # what a GPU candidate is compiled for where there is no GPU
+    dollars: float | None = None
+    notify: str = ""  # a command that is started with a line of news
 
 
 def settings(options: RunOptions, task: Task) -> tuple[tuple[str, str], ...]:

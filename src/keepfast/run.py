@@ -9,13 +9,17 @@ import secrets
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from random import Random
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from keepfast import exits, lifecycle, settings, shop
-from keepfast.errors import TaskError
+from keepfast.crew import crew_of, nobody
+from keepfast.errors import MachineError, TaskError
 from keepfast.judge import decide, guard
 from keepfast.judge.lint import Report
 from keepfast.ledger import Ledger, lock
@@ -23,10 +27,11 @@ from keepfast.loop import Session
 from keepfast.loop import run as turn
 from keepfast.materialise import Workshop, refusal, tree_hash
 from keepfast.model import Calibration, Candidate, End, Event, File, Run, Task, Verdict
+from keepfast.notify import Notify
 from keepfast.options import RunOptions, as_begun
 from keepfast.options import settings as options_of
 from keepfast.propose.base import Proposer
-from keepfast.propose.sequence import named
+from keepfast.propose.sequence import Crew, named
 from keepfast.shop import Shop
 from keepfast.task.paths import expand
 
@@ -37,13 +42,16 @@ def start(folder: Path, options: RunOptions) -> int:
     """`keepfast run`."""
     if options.detach:
         return _detach(folder, options)
-    proposer, ready = _proposer(options), shop.open_shop(folder, options)
+    _proposer(options, nobody())  # UsageError for a name that is unknown, before anything is set up
+    if options.notify:
+        Notify(options.notify, lambda event: None)
+    ready = shop.open_shop(folder, options)
     score = _fit(ready, options)
     with Ledger.open(ready.repo.ensure_state()) as ledger:
         run, notes = _run_record(ready, ledger, options)
         if options.resume:
             ready = replace(ready, task=shop.with_options(as_begun(ready.task, run), options))
-        return _live(shop.measured(ready), Told(ledger, run, (*notes, f"task: {score.score}")), proposer, options)
+        return _live(shop.measured(ready), Told(ledger, run, (*notes, f"task: {score.score}")), options)
 
 
 def _fit(ready: Shop, options: RunOptions) -> Report:
@@ -78,12 +86,12 @@ def _run_record(ready: Shop, ledger: Ledger, options: RunOptions) -> tuple[Run, 
     return began.run, tuple(note for note in (edited,) if note)
 
 
-def _proposer(options: RunOptions) -> Proposer:
+def _proposer(options: RunOptions, crew: Crew) -> Proposer:
     names = ("random" if n == "search" and options.sampler == "random" else n for n in options.proposer)
-    return named(",".join(names))
+    return named(",".join(names), crew=crew)
 
 
-def _live(ready: Shop, told: Told, proposer: Proposer, options: RunOptions) -> int:
+def _live(ready: Shop, told: Told, options: RunOptions) -> int:
     """The loop under a live view; then the report and the closing lines."""
     from rich.console import Console
 
@@ -91,13 +99,43 @@ def _live(ready: Shop, told: Told, proposer: Proposer, options: RunOptions) -> i
     from keepfast.report.live import Live
 
     ledger, run = told.ledger, replace(told.run, machine=ready.machine)
+    proposer = _proposer(options, crew_of(ledger, run))
     console = Console(stderr=options.json, highlight=False)
     past = book.read(ledger, run, ready.task) if options.resume else None
     with Live(ready.task, run, console, book=past) as live, shop.judge(ready, live, _known(ledger, run)) as judge:
         for note in told.notes:
             live(Event("note", note))
-        end = turn(Session(ready.task, ready.repo, ledger, judge, proposer, run, live))
+        heard = Notify(options.notify, live) if options.notify else live
+        proving = Proving(ready.task, ledger, run, heard)
+        end = turn(Session(ready.task, ready.repo, ledger, judge, proposer, run, heard, prove=proving.prove))
     return _closing(ready, ledger, end, options)
+
+
+class Proving(Struct, frozen=True):
+    """Keeps in the task's engine, when it names one."""
+
+    task: Task
+    ledger: Ledger
+    run: Run
+    tell: Callable[[Event], None]
+
+    def prove(self, kept: Candidate, verdict: Verdict, keeps: int) -> None:
+        """What cannot be proven here is said; the keep stays a keep either way, and is shipped only with a proof that passed."""
+        from keepfast.engine import rung
+        from keepfast.engine.plans import Setting
+
+        if self.task.engine is None or not rung.due(self.task, keeps):
+            return
+        environment, name = settings.engine_environment(), self.run.machine.gpu or self.run.machine.cpu
+        setting = Setting(self.task.engine, Path(self.task.folder), environment, name, Random(), lambda words: None)
+        try:
+            ways = rung.Ways(known=partial(rung.known, self.ledger))
+            proof = rung.proven(self.task, kept.files, verdict.gain, setting, ways)
+            rung.write_down(self.ledger, self.run.id, kept.n, proof)
+            said = f"end to end: {proof.outcome.value}"
+        except (MachineError, TaskError) as problem:
+            said = f"not proven end to end: {problem.what}"
+        self.tell(Event("note", f"experiment {kept.n} {said}", n=kept.n))
 
 
 def _known(ledger: Ledger, run: Run) -> shop.Known:
@@ -131,7 +169,7 @@ def _detach(folder: Path, options: RunOptions) -> int:
     """The same command in a session of its own, its output in .keepfast/run.log; returns when it holds the ledger or has ended."""
     from keepfast.cli.done import tell
 
-    _proposer(options)
+    _proposer(options, nobody())
     ready = shop.open_shop(folder, options)
     _fit(ready, options)
     log = ready.repo.ensure_state() / "run.log"
@@ -164,7 +202,12 @@ class Check(Struct, frozen=True):
 
 def check(folder: Path, options: RunOptions) -> int:
     """`keepfast check`: lint the task, judge the working tree once against the champion, or against HEAD before there is one."""
-    ready, json = shop.open_shop(folder, options), options.json
+    json, task = options.json, shop.load_task(folder, options)
+    if task.gpu and (why := shop.lack_of_gpu()):
+        verdict = shop.compiled(task, _hand(task), options, why)
+        _tell_check(task, None, "nothing: there is no GPU here", verdict, json)
+        return exits.of_kind(verdict.kind)
+    ready = shop.open_shop(folder, options)
     score, candidate = _fit(ready, options), _hand(ready.task)
     refused = guard.check(ready.task, candidate, candidate)
     if isinstance(refused, guard.Refused):
@@ -173,7 +216,7 @@ def check(folder: Path, options: RunOptions) -> int:
         with Ledger.open(ready.repo.ensure_state()) as ledger, ledger.hold(""):
             champion, against = _opponent(ready, ledger, candidate)
             verdict = _judged(shop.measured(ready), ledger, candidate, champion, json)
-    _tell_check(ready, score, against, verdict, json)
+    _tell_check(ready.task, score, against, verdict, json)
     return exits.of_kind(verdict.kind)
 
 
@@ -223,16 +266,17 @@ def _murmur(event: Event) -> None:
         print(f"  {line(event.text)}", file=sys.stderr)
 
 
-def _tell_check(ready: Shop, score: Report, against: str, verdict: Verdict, json: bool) -> None:
+def _tell_check(task: Task, score: Report | None, against: str, verdict: Verdict, json: bool) -> None:
     from keepfast.cli.out import emit, say
     from keepfast.report import show
     from keepfast.report.escape import line
 
+    mutants = score.score if score else "not tried against wrong answers"
     if json:
-        emit(Check("keepfast.check/1", ready.task.name, score.score, against, replace(verdict, rounds=())))
+        emit(Check("keepfast.check/1", task.name, mutants, against, replace(verdict, rounds=())))
         return
-    frozen = "   oracle: the frozen kernel, same as before, not proven right" if ready.task.oracle == "frozen" else ""
-    say([f"task     ok      {line(ready.task.title)}: {score.score}{frozen}", f"against  {line(against)}", *show.judged(verdict)])
+    frozen = "   oracle: the frozen kernel, same as before, not proven right" if task.oracle == "frozen" else ""
+    say([f"task     ok      {line(task.title)}: {mutants}{frozen}", f"against  {line(against)}", *show.judged(verdict)])
 
 
 # ------------------------------------------------------------------------------------------------ calibrate

@@ -19,7 +19,8 @@ class Judge(Protocol):
 
     def begin(self, start: Candidate, calibration: Calibration | None) -> Begin: ...
 
-    def evaluate(self, candidate: Candidate, against: Candidate, standing: tuple[CaseStanding, ...]) -> Verdict: ...
+    def evaluate(self, candidate: Candidate, against: Candidate, standing: tuple[CaseStanding, ...], *, only_try: bool = False) -> Verdict:
+        """`only_try`: all that makes it right or wrong, then one screening round and no decision."""
 
     def compare(self, champion: Candidate, opponent: str, rounds: int, final: bool) -> Direct: ...
 
@@ -34,8 +35,15 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None: ...
 
 
+def unproven(kept: Candidate, verdict: Verdict, keeps: int) -> None:
+    """There is no engine to prove a keep in."""
+
+
 class Session(Struct, frozen=True):
-    """All that a run needs; made once, in `cli`. `task.budget` is the one that counts, whatever the file says."""
+    """All that a run needs; made once, in `cli`. `task.budget` is the one that counts, whatever the file says.
+
+    `prove`: called with every keep and how many there are; writes down what an engine says of it, and decides nothing.
+    """
 
     task: Task
     repo: Repo
@@ -45,3 +53,4 @@ class Session(Struct, frozen=True):
     run: Run
     on_event: Callable[[Event], None]
     clock: Clock = time  # the module has the three functions
+    prove: Callable[[Candidate, Verdict, int], None] = unproven

@@ -23,12 +23,6 @@ def median(values: Sequence[float]) -> float:
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def mad(values: Sequence[float]) -> float:
-    """Median absolute deviation from the median, unscaled: times 1.4826 it estimates the SD of a normal sample."""
-    centre = median(values)
-    return median([abs(v - centre) for v in values])
-
-
 def mean(values: Sequence[float]) -> float:
     if not values:
         raise ValueError("the mean of nothing")

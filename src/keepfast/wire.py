@@ -135,7 +135,8 @@ def send(sock: socket.socket, header: Mapping[str, object], fds: Sequence[int] =
     sock.settimeout(timeout_s)
     try:
         sent = sock.sendmsg([data], rights)
-        sock.sendall(data[sent:])
+        if sent < len(data):  # a peer that has all of it may be gone already
+            sock.sendall(data[sent:])
     except TimeoutError:
         raise TimedOut(f"the other end took nothing for {timeout_s:g} s") from None
     except (BrokenPipeError, ConnectionResetError):
@@ -224,6 +225,16 @@ def seal_seals(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
 
 
+def read(fd: int, size: int) -> bytes:
+    """The first `size` bytes behind a descriptor, fewer where it ends before. One read of the kernel's gives 2 GiB at most."""
+    pieces: list[bytes] = []
+    at = 0
+    while at < size and (piece := os.pread(fd, size - at, at)):
+        pieces.append(piece)
+        at += len(piece)
+    return b"".join(pieces)
+
+
 def check(fd: int, size: int, *, read_only: bool = False) -> None:
     """WireError unless `fd` is shared memory of exactly `size` bytes that cannot change size (nor, if `read_only`, be mapped writable)."""
     facts = os.fstat(fd)
@@ -301,7 +312,7 @@ def pack_layout(layout: Layout) -> int:
 def read_layout(data: bytes) -> Layout:
     try:
         return msgspec.json.decode(data, type=Layout)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise WireError(f"the layout is not one: {error}") from None
 
 

@@ -45,7 +45,7 @@ class Judge:
     def calibrated(self) -> Calibration:
         return self.calibration or CALIBRATION
 
-    def evaluate(self, made: Candidate, against: Candidate, standing: tuple[object, ...]) -> Verdict:
+    def evaluate(self, made: Candidate, against: Candidate, standing: tuple[object, ...], **how: bool) -> Verdict:
         self.asked += 1
         return self.answer(made, against)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,6 +55,17 @@ def keepfast(capsys: pytest.CaptureFixture[str]) -> Call:
         return Said(int(left.value.code or 0), shown.out, shown.err)
 
     return call
+
+
+class Sleepless:
+    """`time`, whose first sleep says that the watching has begun."""
+
+    def __init__(self, begun: threading.Event) -> None:
+        self.begun = begun
+
+    def sleep(self, seconds: float) -> None:
+        self.begun.set()
+        time.sleep(seconds)
 
 
 class Stand(Struct):

@@ -93,7 +93,7 @@ TASKS: dict[str, tuple[Edit, str, str]] = {
     "index role": (
         replaced("task.toml", "[goal]", '[arguments]\nx = { role = "index" }\n[goal]'),
         "`index` of `x` needs a GPU judge",
-        "GPU judge",
+        "name a language of a GPU",
     ),
     "bf16": (replaced("task.toml", "[goal]", '[arguments]\nx = { dtype = "bfloat16" }\n[goal]'), "NumPy cannot hold", "Take it out"),
 }

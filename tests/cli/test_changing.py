@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,10 @@ import pytest
 from msgspec.structs import replace
 
 import keepfast as keepfast_package
+from keepfast.lifecycle import SIGNED, clear
 from keepfast.model import Reason
+from keepfast.repo import Repo
+from keepfast.report.suspects import by
 from tests.cli.conftest import Call, Stand, git
 
 
@@ -66,28 +70,26 @@ def test_a_check_takes_no_messages(keepfast: Call, stand: Stand) -> None:
 
 
 HOLDER = """
-import pathlib, signal, sys, time
+import pathlib, signal, sys
 from keepfast.ledger import Ledger
-caught = []
-signal.signal(signal.SIGINT, lambda *_: caught.append(1))
 with Ledger.open(pathlib.Path(sys.argv[1])) as ledger, ledger.hold("softmax-1"):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     print("held", flush=True)
-    end = time.monotonic() + 20
-    while len(caught) < 2 and time.monotonic() < end:
-        time.sleep(0.01)
-print(len(caught))
+    for _ in range(2):
+        signal.sigtimedwait([signal.SIGINT], 60)
+        print("caught", flush=True)
 """
 
 
 def test_stop_now_interrupts_twice(keepfast: Call, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("keepfast.cli.stop.BETWEEN_SECONDS", 0.2)
     env = os.environ | {"PYTHONPATH": str(Path(keepfast_package.__file__).parents[1])}
     with subprocess.Popen((sys.executable, "-c", HOLDER, str(stand.state)), stdout=subprocess.PIPE, text=True, env=env) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "held\n"
+        heard: list[str] = []
+        monkeypatch.setattr("keepfast.cli.stop.time.sleep", lambda s: heard.append(run.stdout.readline()))  # type: ignore[union-attr]
         assert keepfast("stop", "--now").code == 0
-        rest, _ = run.communicate(timeout=20)
-    assert rest == "2\n"
+    assert heard == ["caught\n"] * 2
 
 
 def test_the_pid_of_another_machine_is_no_reason_to_fail(keepfast: Call, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +126,7 @@ def test_a_budget_command_does_not_go_to_another_run(keepfast: Call, stand: Stan
 
 
 def test_a_suspect_is_cleared(keepfast: Call, stand: Stand) -> None:
-    said = keepfast("clear", "9", "--because", "half of the rows are padding")
+    said = keepfast("clear", "9", "--because", "half of the rows are padding", "--yes")
     assert said.code == 0, said.err
     assert "cleared as experiment 12" in said.out
     with stand.ledger() as ledger:
@@ -132,6 +134,10 @@ def test_a_suspect_is_cleared(keepfast: Call, stand: Stand) -> None:
     assert champion is not None
     assert champion.verdict.reason is Reason.CLEARED
     assert "half of the rows are padding" in keepfast("show", "12").out
+    assert "by Test <test@example.org>" in keepfast("show", "12").out
+    assert "cleared by Test <test@example.org>" in keepfast("log").out
+    assert "cleared by hand: experiment 12" in keepfast("report").out
+    assert "was cleared before" in keepfast("clear", "9", "--because", "again", "--yes").out
     assert git(stand.root, "rev-parse", "keepfast/softmax-1^{tree}") == git(stand.root, "rev-parse", "refs/keepfast/softmax-1/9^{tree}")
 
 
@@ -144,8 +150,43 @@ def test_only_a_suspect_can_be_cleared_and_only_with_a_reason(keepfast: Call, st
 def test_clearing_while_the_run_is_going_on_goes_through_the_inbox(keepfast: Call, stand: Stand) -> None:
     with stand.ledger() as ledger, ledger.hold(stand.run.id):
         assert "no suspect" in keepfast("clear", "6", "--because", "x").err
-        assert keepfast("clear", "9", "--because", "padding").code == 0
-    assert inbox(stand) == [("clear", "9 padding")]
+        assert keepfast("clear", "9", "--because", "padding", "--yes").code == 0
+    ((command, argument),) = inbox(stand)
+    assert (command, argument.split(SIGNED)) == ("clear", ["9 padding", "Test <test@example.org>"])
+    with stand.ledger() as ledger:  # as the run's next turn does it
+        made = clear(ledger, Repo.find(stand.root), stand.run, 9, argument.removeprefix("9 "))
+    assert made is not None
+    assert (made.verdict.detail, by(made)) == ("padding", "Test <test@example.org>")
+
+
+def test_nobody_clears_where_there_is_no_terminal_to_ask_a_human(keepfast: Call, stand: Stand) -> None:
+    said = keepfast("clear", "9", "--because", "I am the agent, and I am sure")
+    assert said.code == 2
+    assert "there is no terminal to ask one" in said.err
+    with stand.ledger() as ledger:
+        assert len(ledger.experiments(stand.run.id)) == 11
+
+
+@pytest.mark.parametrize(("answer", "count"), [("n\n", 11), ("y\n", 12)])
+def test_a_terminal_shows_the_evidence_and_asks(stand: Stand, answer: str, count: int) -> None:
+    import pty
+
+    shown, ours = b"", 0
+    child, ours = pty.fork()
+    if child == 0:
+        environment = {**os.environ, "PYTHONPATH": str(Path(keepfast_package.__file__).parents[1])}
+        os.execve(sys.executable, [sys.executable, "-m", "keepfast", "clear", "9", "--because", "padding"], environment)
+    with open(ours, "r+b", buffering=0) as terminal:
+        while b"clear experiment 9?" not in shown:
+            shown += terminal.read(4096)
+        terminal.write(answer.encode())
+        with contextlib.suppress(OSError):  # the other end is closed
+            while part := terminal.read(4096):
+                shown += part
+    os.waitpid(child, 0)
+    assert b"1.21 ms, the limit is 2.00 ms" in shown
+    with stand.ledger() as ledger:
+        assert len(ledger.experiments(stand.run.id)) == count
 
 
 def test_finalize_makes_a_branch_and_leaves_the_checkout(keepfast: Call, stand: Stand) -> None:

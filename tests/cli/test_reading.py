@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.cli.conftest import Call, Stand, git
+from tests.cli.conftest import Call, Sleepless, Stand, git
 from tests.report import samples
 
 Golden = Callable[[str, str], None]
@@ -146,12 +146,13 @@ def test_reading_works_while_a_run_is_going_on(keepfast: Call, stand: Stand) -> 
 
 def test_follow_prints_what_comes_and_ends_with_the_run(keepfast: Call, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("keepfast.cli.log.PAUSE_SECONDS", 0.02)
-    held, done = threading.Event(), threading.Event()
+    held, looked, done = threading.Event(), threading.Event(), threading.Event()
+    monkeypatch.setattr("keepfast.cli.log.time", Sleepless(looked))
 
     def go() -> None:
         with stand.ledger() as ledger, ledger.hold(stand.run.id):
             held.set()
-            time.sleep(0.2)
+            looked.wait(30)
             for n in (12, 13):
                 ledger.append(stand.run.id, replace(samples.experiments()[2], n=n, title=f"later {n}", tree=f"{n:064x}"))
                 time.sleep(0.05)
@@ -159,9 +160,9 @@ def test_follow_prints_what_comes_and_ends_with_the_run(keepfast: Call, stand: S
 
     worker = threading.Thread(target=go)
     worker.start()
-    held.wait(5)
+    held.wait(30)
     said = keepfast("log", "--follow", "--newest", "2", "--json")
-    worker.join(5)
+    worker.join(30)
     assert done.is_set()
     found = [json.loads(one)["experiments"][0]["n"] for one in said.out.splitlines()]
     assert found == [10, 11, 12, 13]
@@ -170,20 +171,21 @@ def test_follow_prints_what_comes_and_ends_with_the_run(keepfast: Call, stand: S
 
 def test_follow_waits_for_a_run_that_is_being_prepared(keepfast: Call, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("keepfast.cli.log.PAUSE_SECONDS", 0.02)
-    held = threading.Event()
+    held, looked = threading.Event(), threading.Event()
+    monkeypatch.setattr("keepfast.cli.log.time", Sleepless(looked))
 
     def go() -> None:
         with stand.ledger() as ledger, ledger.hold("softmax-2"):
             held.set()
-            time.sleep(0.2)
+            looked.wait(30)
             ledger.start(replace(stand.run, id="softmax-2", started=stand.run.started + 100))
             ledger.append("softmax-2", replace(samples.experiments()[0], title="the second run"))
 
     worker = threading.Thread(target=go)
     worker.start()
-    held.wait(5)
+    held.wait(30)
     said = keepfast("log", "--follow")
-    worker.join(5)
+    worker.join(30)
     assert "the second run" in said.out
     assert "polynomial" not in said.out
 

@@ -83,7 +83,8 @@ def compiled(folder: Path, source: str = "kernel/kernel.c", *options: str) -> st
     (folder / "keepfast.h").write_text(abi.header(task, tensors))
     space = tunables.parse((folder / "kernel/tunables.toml").read_text())
     (folder / "keepfast_tunables.h").write_text(tunables.header(space))
-    flags = [*task.build.flags, "-fPIC", "-shared", f"-I{folder}", *options]
+    quiet = "-Wno-psabi"  # vectors wider than this CPU's are only a note
+    flags = [*task.build.flags, "-fPIC", "-shared", quiet, f"-I{folder}", *options]
     argv = ["gcc", *flags, str(folder / source), "-o", str(folder / "kernel.so"), *task.build.libs]
     return subprocess.run(argv, capture_output=True, text=True, check=False).stderr
 

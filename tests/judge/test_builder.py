@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from keepfast.errors import MachineError
 from keepfast.judge import builder, toolchain
-from keepfast.judge.builder import Built
+from keepfast.judge.builder import Built, BuiltTree, Site
 from keepfast.judge.endings import Failure
 from keepfast.model import Build, File, Reason, Task
 from keepfast.walls.base import MIB, Walls
@@ -245,3 +247,135 @@ def test_the_compilers_folders_are_known() -> None:
     assert any(Path(folder).is_dir() for folder in toolchain.folders())
     assert "/" not in toolchain.folders()
     assert str(Path.home()) not in toolchain.folders()
+
+
+# --------------------------------------------------------------------------------------------- trees for a GPU
+
+TRITON = "import torch\nfrom keepfast_tunables import BLOCK\n\n\ndef kernel(x):\n    return torch.empty_like(x)\n"
+TUNABLES = b"[BLOCK]\nchoices = [64, 128]\nvalue = 128\n\n[LAYOUT]\nchoices = ['row', 'column']\nvalue = 'row'\n"
+CUDA = """#include "keepfast.h"
+__global__ void copy(const float *x, float *out, int64_t n) {
+    int64_t i = blockIdx.x * 256L + threadIdx.x;
+    if (i < n) out[i] = x[i];
+}
+int kernel(const float *x, float *out, int64_t m, int64_t n, void *stream) {
+    copy<<<(m * n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(x, out, m * n);
+    return (int)cudaGetLastError();
+}
+"""
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
+
+
+def tree(walls: Walls, folder: Path, files: dict[str, str | bytes], language: str = "triton", **changes: object) -> BuiltTree | Failure:
+    entry = next(iter(files))
+    task = softmax_task(str(folder), languages=(language,), entry_path=entry, **{"build": Build(flags=("-O3",))} | changes)
+    made = tuple(File(path, data.encode() if isinstance(data, str) else data) for path, data in files.items())
+    return builder.tree(Site(walls, "sm_90"), task, made, DTYPES, folder / "library.so")
+
+
+def grown(found: BuiltTree | Failure) -> BuiltTree:
+    assert isinstance(found, BuiltTree), found
+    return found
+
+
+def rejected(found: BuiltTree | Failure, reason: Reason = Reason.BUILD) -> str:
+    assert isinstance(found, Failure), found
+    assert found.reason is reason
+    return found.detail
+
+
+def test_a_tree_of_python_has_its_tunables(walls: Walls, folder: Path) -> None:
+    found = grown(tree(walls, folder, {"kernel/kernel.py": TRITON, "kernel/tunables.toml": TUNABLES}, tunables="kernel/tunables.toml"))
+    assert (found.language, found.path, found.library) == ("triton", ("kernel",), None)
+    files = {file.path: file.data for file in found.files}
+    assert set(files) == {"kernel/kernel.py", "kernel/tunables.toml", "kernel/keepfast_tunables.py"}
+    values: dict[str, object] = {}
+    exec(files["kernel/keepfast_tunables.py"], values)
+    assert (values["BLOCK"], values["LAYOUT"]) == (128, "row")
+
+
+def test_tunables_lie_where_the_imports_of_a_package_begin(walls: Walls, folder: Path) -> None:
+    files = {"src/norms/ops/k.py": TRITON, "src/norms/__init__.py": "", "src/norms/ops/__init__.py": ""}
+    found = grown(tree(walls, folder, files, build=Build(include=("lib", "."))))
+    assert "src/keepfast_tunables.py" in [file.path for file in found.files]
+    assert found.path == ("src", "lib", "")
+
+
+def test_a_tree_has_what_is_readable_and_nothing_else(walls: Walls, folder: Path) -> None:
+    (folder / "lib").mkdir()
+    (folder / "lib" / "helper.py").write_text("ONE = 1\n")
+    (folder / "baselines").mkdir()
+    (folder / "baselines" / "fast.py").write_text("")
+    found = grown(tree(walls, folder, {"kernel/kernel.py": TRITON}, build=Build(readable=("**",))))
+    assert sorted(file.path for file in found.files) == ["kernel/keepfast_tunables.py", "kernel/kernel.py", "lib/helper.py"]
+
+
+def test_the_first_mistake_in_python_has_its_line(walls: Walls, folder: Path) -> None:
+    assert rejected(tree(walls, folder, {"kernel/kernel.py": TRITON + "def f(:\n"})) == "kernel.py:7: invalid syntax"
+    other = {"kernel/kernel.py": TRITON, "kernel/more.py": "x = (\n"}
+    assert rejected(tree(walls, folder, other)) == "more.py:1: '(' was never closed"
+    deep = {"kernel/kernel.py": "x = " + "(" * 5000 + ")" * 5000}
+    assert "kernel.py:1: " in rejected(tree(walls, folder, deep))
+
+
+def test_a_tree_is_known_by_its_files(walls: Walls, folder: Path) -> None:
+    first = grown(tree(walls, folder, {"kernel/kernel.py": TRITON}))
+    assert grown(tree(walls, folder, {"kernel/kernel.py": TRITON})).code_hash == first.code_hash
+    assert grown(tree(walls, folder, {"kernel/kernel.py": TRITON + "# more\n"})).code_hash != first.code_hash
+    assert grown(tree(walls, folder, {"kernel/kernel.py": TRITON}, language="torch")).code_hash != first.code_hash
+
+
+def test_a_tree_of_another_language(walls: Walls, folder: Path) -> None:
+    said = rejected(tree(walls, folder, {"kernel/kernel.cu": CUDA}), Reason.LANGUAGE)
+    assert said == "kernel/kernel.cu is none of triton"
+
+
+def test_tunables_and_sizes_are_looked_at_as_ever(walls: Walls, folder: Path) -> None:
+    files = {"kernel/kernel.py": TRITON, "kernel/tunables.toml": b"[B]\nchoices = [1]\nvalue = 2\n"}
+    rejected(tree(walls, folder, files, tunables="kernel/tunables.toml"), Reason.BAD_TUNABLES)
+    rejected(tree(walls, folder, {"kernel/kernel.py": b"#" * 100_000_000}), Reason.TOO_BIG)
+
+
+@needs_nvcc
+def test_cuda_exports_the_shim_and_nothing_else(walls: Walls, folder: Path) -> None:
+    found = grown(tree(walls, folder, {"kernel/kernel.cu": CUDA}, "cuda"))
+    assert found.library == folder / "library.so"
+    library = ctypes.CDLL(str(found.library))
+    assert library.keepfast_call
+    assert not hasattr(library, "kernel")
+    assert not hasattr(library, "cudaLaunchKernel")
+    assert "Used" in found.log
+    assert [file.path for file in found.files] == ["kernel/kernel.cu"]
+
+
+@needs_nvcc
+def test_what_nvcc_and_ptxas_say(walls: Walls, folder: Path) -> None:
+    assert rejected(tree(walls, folder, {"kernel/kernel.cu": CUDA.replace("= x[i]", "= y[i]")}, "cuda")) == (
+        'kernel.cu:4: identifier "y" is undefined'
+    )
+    assembly = CUDA.replace("    if (i", '    asm volatile("tcgen05.fence::before_thread_sync;");\n    if (i')
+    assert "ptxas: Instruction 'tcgen05.fence' not supported on" in rejected(tree(walls, folder, {"kernel/kernel.cu": assembly}, "cuda"))
+    large = CUDA.replace(
+        "    int64_t i", "    __shared__ float s[100000];\n    s[threadIdx.x] = x[0];\n    out[0] = s[(int)x[1]];\n    int64_t i"
+    )
+    assert "uses too much shared data" in rejected(tree(walls, folder, {"kernel/kernel.cu": large}, "cuda"))
+    missing = '#include "gone.h"\n' + CUDA
+    assert rejected(tree(walls, folder, {"kernel/kernel.cu": missing}, "cuda")).startswith("kernel.cu:1: gone.h: No such file")
+
+
+@needs_nvcc
+def test_nvcc_does_not_see_the_reference(walls: Walls, folder: Path) -> None:
+    assert "No such file" in rejected(tree(walls, folder, {"kernel/kernel.cu": f'#include "../reference.py"\n{CUDA}'}, "cuda"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_an_extension_of_torch(walls: Walls, folder: Path) -> None:
+    """Compiled only: what loads it is the capture."""
+    text = "#include <torch/library.h>\nat::Tensor same(const at::Tensor &x) { return x; }\n"
+    files = {"kernel/kernel.py": TRITON, "kernel/ext.cpp": text + 'TORCH_LIBRARY(mine, m) { m.def("same(Tensor x) -> Tensor", same); }\n'}
+    for path, data in files.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(data)
+    found = grown(tree(walls, folder, files, "torch", build=Build(flags=("-O0",), sources=("kernel/ext.cpp",))))
+    assert found.library is not None
+    assert found.library.stat().st_size > 1000

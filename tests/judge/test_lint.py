@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from keepfast.errors import TaskError
-from keepfast.judge import lint, sets
+from keepfast.judge import lint, mutants, sets
 from keepfast.judge.contents import Library
 from keepfast.judge.lint import Linter, Report
 from keepfast.judge.reference import Reference
@@ -108,12 +109,15 @@ def test_a_case_with_one_answer_only_is_fine_when_it_is_not_timed(tmp_path: Path
 # --------------------------------------------------------------------------------------------- mutants
 
 
-@pytest.mark.parametrize("scale", [500, 1000])
+@pytest.mark.parametrize("scale", [900, 1000])
 def test_a_tolerance_that_lets_a_wrong_answer_pass(tmp_path: Path, library: Library, scale: int) -> None:
     error = refused(square(tmp_path, "return x * x + 1", text=tasks.toml(extra=f"[tolerance]\nscale = {scale}\n{tasks.GOAL}")), library)
     assert error.what.startswith("a wrong answer would pass: ")
     assert "half precision" in error.what
     assert error.where == f"task {tmp_path.name}"
+    named = re.search(r"\[tolerance\] scale = (\S+) would kill it in case", error.next_step)
+    assert named
+    assert 1 < float(named[1]) < scale
 
 
 def test_a_compare_that_forgives_everything(tmp_path: Path, library: Library) -> None:
@@ -125,6 +129,70 @@ def test_a_compare_that_forgives_everything(tmp_path: Path, library: Library) ->
 
 
 SMALL = '[[case]]\nname = "main"\nn = 16\n'
+
+
+def mutants_of(task: Task, library: Library) -> dict[str, str]:
+    return {m.name: m.killed_by for m in linted(task, library).mutants}
+
+
+MASKED = """import numpy as np
+
+
+def inputs(case, rng):
+    return {"x": rng.standard_normal(case.n, dtype=np.float32), "mask": rng.random(case.n) < 0.5}
+
+
+def reference(x, mask):
+    return np.cumsum(np.where(mask, x, 0), dtype=x.dtype)
+"""
+
+
+def test_inputs_are_misread(tmp_path: Path, library: Library) -> None:
+    text = tasks.toml("f(Tensor x, Tensor mask) -> Tensor")
+    found = mutants_of(tasks.write(tmp_path, text=text, reference=MASKED), library)
+    assert found["wrong mask mask"]
+    assert found["tail of x unread"]
+    assert found["computed in half precision"]
+
+
+def test_a_reference_that_cannot_take_a_misread_input_takes_the_others(tmp_path: Path, library: Library) -> None:
+    text = tasks.REFERENCE.replace("return x * x + 1", "assert x[-1]\n    return x * x + 1")
+    found = mutants_of(tasks.write(tmp_path, reference=text), library)
+    assert found["computed in half precision"]
+    assert "tail of x unread" not in found
+
+
+# --------------------------------------------------------------------------------------------- the precision floor
+
+
+def floored(folder: Path, floor: str, scale: float = 1.0, draw: str = "rng.standard_normal(case.n, dtype=np.float32)") -> Task:
+    extra = f'[rules]\nprecision_floor = "{floor}"\n[tolerance]\nscale = {scale}\n{tasks.GOAL}'
+    return square(folder, "return x * x * 0.05 + 1", text=tasks.toml(extra=extra), draw=draw)
+
+
+def test_what_is_computed_below_the_floor_fails(tmp_path: Path, library: Library) -> None:
+    assert mutants_of(floored(tmp_path, "fp32"), library)["computed in tf32, below the floor"]
+    assert mutants_of(floored(tmp_path, "tf32"), library)["computed in bf16, below the floor"]
+
+
+def test_a_tolerance_in_which_the_floor_does_not_show_refuses_the_task(tmp_path: Path, library: Library) -> None:
+    error = refused(floored(tmp_path, "fp32", scale=1000), library)
+    assert "computed in tf32, below the floor" in error.what
+    assert "[tolerance] scale = " in error.next_step
+
+
+def test_inputs_in_which_the_floor_cannot_show_refuse_the_task(tmp_path: Path, library: Library) -> None:
+    whole = "rng.integers(-9, 9, case.n).astype(np.float32)"
+    error = refused(floored(tmp_path, "fp32", draw=whole), library)
+    assert error.what.startswith('`precision_floor = "fp32"` cannot be told here')
+
+
+@pytest.mark.parametrize(("bits", "eps"), [(24, 2.0**-24), (11, 2.0**-11), (8, 2.0**-8), (4, 2.0**-4)])
+def test_shortened_is_off_by_half_a_unit_at_most(bits: int, eps: float) -> None:
+    x = np.random.default_rng(1).standard_normal(10_000)
+    off = np.abs(mutants.shortened(x, bits) / x - 1)
+    assert eps / 2 < off.max() <= eps
+    assert np.array_equal(mutants.shortened(mutants.shortened(x, bits), bits), mutants.shortened(x, bits))
 
 
 @pytest.mark.parametrize(
@@ -171,8 +239,10 @@ X = np.arange(1, 13, dtype=np.float32).reshape(3, 4) / 7
 def test_mutants_fit_the_shape_of_the_result() -> None:
     found = names("f(Tensor x) -> Tensor", X)
     common = ["zeros", "constant", "stale output", "first row only", "last row missing", "last column missing", "last tile missing"]
-    assert found == [*common, "shifted by one", "half precision", "off by one in a thousand", "identity of x"]
-    assert "transposed" in names("f(Tensor x) -> Tensor", X[:, :3])
+    assert found == [*common, "shifted by one", "transposed", "half precision", "off by one in a thousand", "identity of x"]
+    assert "transposed" not in names("f(Tensor x) -> Tensor", X[:1])
+    assert "one head missing" in names("f(Tensor x) -> Tensor", X.reshape(3, 2, 2))
+    assert "one head missing" not in found
     scalar = names("f(Tensor x) -> Tensor", np.array(0.3, np.float32))
     assert scalar == ["zeros", "stale output", "half precision", "off by one in a thousand", "identity of x"]
     integers = names("f(Tensor x) -> Tensor", np.arange(1, 5, dtype=np.int32))

@@ -37,7 +37,7 @@ def test_bandwidth_is_that_of_the_nearest_smaller_footprint(megabytes: float, sp
 
 def test_bytes_and_flops_each_set_a_limit_and_the_longer_counts() -> None:
     task = softmax_task(limit=Limit(bytes="8*m*n", flops="20*m*n"))
-    assert physics.work(task, draw()) == (32000.0, 80000.0)
+    assert physics.work(task, draw().case, draw().limit) == (32000.0, 80000.0)
     assert physics.limit_ns(task, draw(), MACHINE, 1) == pytest.approx(max(32000 / 40, 80000 / 100))
     assert physics.limit_ns(softmax_task(limit=Limit(bytes="8*m*n")), draw(), MACHINE, 1000) == pytest.approx(32000 / 10)
     assert physics.limit_ns(softmax_task(limit=Limit(flops="20*m*n")), draw(), MACHINE, 1) == pytest.approx(800)
@@ -45,7 +45,7 @@ def test_bytes_and_flops_each_set_a_limit_and_the_longer_counts() -> None:
 
 def test_what_the_tasks_own_limit_says_comes_first() -> None:
     task = softmax_task(limit=Limit(bytes="8*m*n"))
-    assert physics.work(task, draw((4e6, 0.0))) == (4e6, 0.0)
+    assert physics.work(task, draw((4e6, 0.0)).case, draw((4e6, 0.0)).limit) == (4e6, 0.0)
     assert physics.limit_ns(task, draw((4e6, 0.0)), MACHINE, 1) == pytest.approx(1e5)
 
 

@@ -30,6 +30,14 @@ def test_an_unknown_artifact(tmp_path: Path, name: str) -> None:
         ledger.artifact(name)
 
 
+def test_an_artifact_that_was_changed_on_the_disk(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path) as ledger:
+        name = ledger.put_artifact(b"a log")
+        (tmp_path / "artifacts" / name).write_bytes(b"a lie")
+        with pytest.raises(UsageError, match="is not what was stored under that name"):
+            ledger.artifact(name)
+
+
 def test_gc_drops_what_nothing_names(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         ledger.start(run("r-1"))

@@ -197,6 +197,18 @@ def test_clear(where: Path, repo: Repo, ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.broken(run.id) is None
 
 
+def test_a_signed_reason_names_who_gave_it(where: Path, repo: Repo, ledger: Ledger, tmp_path: Path) -> None:
+    run = done(where, ledger, SUSPECT)
+    told = lifecycle.signed(" the limit\nwas wrong ", "Ada <ada@example.org>\x1fsomebody else")
+    made = lifecycle.clear(ledger, repo, run, 2, told)
+    assert made is not None
+    assert made.verdict.detail == "the limit was wrong"
+    assert made.title == "cleared by Ada <ada@example.org> somebody else: change 0"
+    assert "Keepfast-Gain: +30.0 %" in kit.git(tmp_path, "log", "-1", "--format=%B", run.branch)
+    assert lifecycle.signed("  ", "Ada") == ""
+    assert lifecycle.signed("why", "") == "why"
+
+
 @pytest.mark.parametrize(
     ("n", "because", "match"),
     [(2, "x", "experiment 2 is no suspect: keep"), (3, " ", "for a reason"), (9, "x", "no experiment 9")],

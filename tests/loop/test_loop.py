@@ -146,10 +146,10 @@ def test_a_machine_error_of_the_judge_is_void(where: Path, ledger: Ledger) -> No
     errors = [MachineError("the compiler is gone"), MachineError("steal time")]
 
     class Judge(RecordedJudge):
-        def evaluate(self, candidate: model.Candidate, against: model.Candidate, standing: tuple[model.CaseStanding, ...]) -> model.Verdict:
+        def evaluate(self, candidate: model.Candidate, against: model.Candidate, standing: object, **how: bool) -> model.Verdict:
             if errors:
                 raise errors.pop()
-            return super().evaluate(candidate, against, standing)
+            return super().evaluate(candidate, against, standing, **how)  # type: ignore[arg-type]
 
     assert go(where, ledger, [], judge=Judge([keep(1.1)]), script=values(1)).keeps == 1
     assert kinds(ledger) == ["start", "faster"]

@@ -9,7 +9,7 @@ import pytest
 from keepfast.errors import TaskError
 from keepfast.model import Argument, Baseline, Budget, Build, Case, Goal, Limit
 from keepfast.task import example, places
-from keepfast.task.checks import refuse_on_cpu
+from keepfast.task.checks import refuse_unfit
 from keepfast.task.file import line_of
 from keepfast.task.load import load
 
@@ -55,7 +55,7 @@ def test_the_example(folder: Path) -> None:
     assert task.tunables == "kernel/tunables.toml"
     assert (task.goal, task.limit) == (Goal(2.0), Limit("4*m*n + 4*m"))
     assert task.build == Build(("-O3",), ("-lm",))
-    refuse_on_cpu(task)
+    refuse_unfit(task)
 
 
 def test_defaults(folder: Path) -> None:
@@ -112,6 +112,9 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ("experiments = 200", "experiments = 0", "experiments", "`experiments` must be above 0", ""),
     ("experiments = 200", "dollars = -1", "dollars", "`dollars` must not be below 0", ""),
     ("[budget]", "[rules]\ncuda_graphs = 'require'\n[budget]", "cuda_graphs", "Did you mean `required`?", ""),
+    ("[budget]", "[rules]\nlibrary_kernels = 'forbiden'\n[budget]", "library_kernels", "Did you mean `forbidden`?", 'as in "0.2"'),
+    ("[budget]", "[rules]\nlibrary_kernels = '1.5'\n[budget]", "library_kernels", "`library_kernels` cannot be `1.5`", 'as in "0.2"'),
+    ("[budget]", "[rules]\nlibrary_kernels = 0.2\n[budget]", "library_kernels", "`library_kernels` must be text, not a number", ""),
     ("schema = 1", "schema = 1\nrules = 3", "rules = 3", "`rules` must be a table, not a whole number", ""),
     ("schema = 1", "schema = ", "schema = ", "not TOML", "https://toml.io"),
     ("n = 4096\n", "", "[[case]]", "case `wide` does not bind axis `n`", "n = 1024"),
@@ -337,8 +340,13 @@ def test_what_changes_the_hash(folder: Path) -> None:
         ("[goal]", "[arguments]\nx = { role = 'index' }\n[goal]", "the role `index` of `x` needs a GPU judge"),
         ("[goal]", "[arguments]\nx = { role = 'meta' }\n[goal]", "the role `meta` of `x` needs a GPU judge"),
         ("[goal]", "[arguments]\nx = { dtype = 'bfloat16' }\n[goal]", "`x` is bfloat16, which NumPy cannot hold"),
-        ("threads = 1 ", "languages = ['c', 'triton'] ", "the language `triton` needs a GPU judge"),
+        (
+            "threads = 1 ",
+            "languages = ['c', 'triton'] ",
+            "`c` is judged on a CPU and `triton` on a GPU: one task has languages of one kind",
+        ),
         ("threads = 1 ", "prepare = 'step' ", "a `prepare` beside the entry needs a GPU judge"),
+        ("[goal]", "[rules]\nlibrary_kernels = '0.2'\n[goal]", "a share of GPU time, which a CPU has not"),
         ("[goal]", "[rules]\ncuda_graphs = 'required'\n[goal]", "cannot be met on a CPU"),
     ],
 )
@@ -346,7 +354,7 @@ def test_what_the_cpu_refuses_is_read_first(folder: Path, old: str, new: str, wh
     write(folder, old, new)
     task = load(folder)
     with pytest.raises(TaskError) as caught:
-        refuse_on_cpu(task)
+        refuse_unfit(task)
     assert what in caught.value.what
 
 
@@ -354,15 +362,15 @@ def test_scratch_is_read_and_refused(folder: Path) -> None:
     write(folder, "Tensor x)", "Tensor x, Tensor(a!) work)")
     write(folder, "[goal]", "[arguments]\nwork = { role = 'scratch' }\n[goal]")
     with pytest.raises(TaskError, match="the role `scratch` of `work`"):
-        refuse_on_cpu(load(folder))
+        refuse_unfit(load(folder))
 
 
 def test_a_prepare_beside_the_entry(folder: Path) -> None:
     write(folder, "int kernel(", "/* int prepare(void) { } */\nint kernel(", "kernel/kernel.c")
-    refuse_on_cpu(load(folder))
+    refuse_unfit(load(folder))
     write(folder, "int kernel(", "int prepare(const float *w) { return 0; }\nint kernel(", "kernel/kernel.c")
-    with pytest.raises(TaskError, match="a `prepare` beside the entry"):
-        refuse_on_cpu(load(folder))
+    with pytest.raises(TaskError, match="a `prepare` beside the entry needs a GPU judge"):
+        refuse_unfit(load(folder))
 
 
 # --------------------------------------------------------------------------------------------- lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,10 @@ def test_choices_are_closed() -> None:
     schema = json.loads(json_schema())
     assert schema["$defs"]["Goal"]["properties"]["over"]["enum"] == ["baseline", "start"]
     assert "bfloat16" in schema["$defs"]["ArgumentKeys"]["properties"]["dtype"]["enum"]
+    pattern = schema["$defs"]["RuleKeys"]["properties"]["library_kernels"]["pattern"]
+    assert [t for t in ("allowed", "forbidden", "0.2", ".5", "0", "1.5", "some") if re.search(pattern, t)] == [
+        "allowed", "forbidden", "0.2", ".5", "0",
+    ]  # fmt: skip
     assert schema["properties"]["case"]["items"]["additionalProperties"]["type"] == "integer"
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keepfast.errors import TaskError
-from keepfast.task.tunables import Value, header, literal, parse, with_values
+from keepfast.task.tunables import Space, Tunable, Value, header, literal, parse, python, with_values
 
 TEXT = """\
 # kept as it is
@@ -141,6 +141,27 @@ def test_what_is_refused(text: str, what: str) -> None:
         parse(text)
     assert what in caught.value.what
     assert caught.value.where == "tunables.toml"
+
+
+def imported(space: Space) -> dict[str, object]:
+    values: dict[str, object] = {}
+    exec(python(space), values)
+    return values
+
+
+def test_constants_of_python() -> None:
+    space = parse(TEXT)
+    found = imported(space)
+    for name, value in space.values:
+        assert found[name] == value
+        assert type(found[name]) is type(value)
+    assert "changes here are lost" in str(found["__doc__"])
+    assert python(Space(())).count("=") == 0
+
+
+@given(st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()))
+def test_every_value_is_that_value_in_python(value: Value) -> None:
+    assert repr(imported(Space((Tunable("A", (value,), value),)))["A"]) == repr(value)
 
 
 def test_header() -> None:

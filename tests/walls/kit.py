@@ -26,7 +26,8 @@ from keepfast.walls import detect, sweep  # noqa: F401  (detect: imported before
 from keepfast.walls.base import MIB, Wall, Walls, Want
 
 MODES = ("root", "user", "partial as root", "partial as user", "partial as user, Landlock 1")
-SPARE_UID = 59871  # an ordinary user that nothing else runs as
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+SPARE_UID = 59871 + WORKER  # an ordinary user that nothing else runs as: a limit may count all of its processes
 KEPT = 1 << 20
 
 
@@ -59,17 +60,21 @@ class Room:
     def argv(self, *words: str) -> tuple[str, ...]:
         return (str(self.probe), *words, self.mark)
 
-    def run(self, *words: str, seconds: float = 5.0, **changes: object) -> Result:
-        """Starts a probe, reads what it prints until it is silent or over, ends it, and asserts that nothing of it is left."""
+    def run(self, *words: str, until: str = "", **changes: object) -> Result:
+        """Starts a probe, reads what it prints until it is over or has said `until`, ends it, and asserts that nothing of it is left."""
+        return self.run_program(self.argv(*words), until=until, **changes)
+
+    def run_program(self, argv: tuple[str, ...], seconds: float = 30.0, until: str = "", **changes: object) -> Result:
+        """The same with any program; what it says to stderr counts as printed."""
         reader, writer = os.pipe()
         with open(reader, "rb", buffering=0) as output:
             try:
-                walled = self.walls.spawn(self.wall(**changes), self.argv(*words), stdout=writer)
+                walled = self.walls.spawn(self.wall(**changes), argv, stdout=writer, stderr=writer)
             finally:
                 os.close(writer)
             with walled:
-                text, size, ended = _listen(output.fileno(), time.monotonic() + seconds)
-                status = walled.wait(5.0 if ended else 0.0)
+                text, size, ended = _listen(output.fileno(), time.monotonic() + seconds, until)
+                status = walled.wait(30.0 if ended else 0.0)
         self.assert_nothing_left()
         return Result(status, text, size)
 
@@ -92,8 +97,8 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def _listen(fd: int, deadline: float) -> tuple[str, int, bool]:
-    """What was written, how much of it, and whether all who could write have closed their end."""
+def _listen(fd: int, deadline: float, until: str) -> tuple[str, int, bool]:
+    """What was written, a line with `until` the last, how much of it, and whether all who could write have closed their end."""
     kept, size = b"", 0
     poll = select.poll()
     poll.register(fd, select.POLLIN)
@@ -102,7 +107,7 @@ def _listen(fd: int, deadline: float) -> tuple[str, int, bool]:
         if not piece:
             return kept.decode(errors="replace"), size, True
         kept, size = kept + piece[: KEPT - len(kept)], size + len(piece)
-        if size > 64 * KEPT:
+        if size > 64 * KEPT or (until and until.encode() in kept and kept.endswith(b"\n")):
             break
     return kept.decode(errors="replace"), size, False
 
@@ -182,7 +187,7 @@ def _become_user() -> None:
 
 @contextmanager
 def _home() -> Iterator[None]:
-    """A home of its own, so that compiled helpers have a place. One a machine: they are compiled once."""
+    """A home of its own, so that compiled helpers have a place. One a user: they are compiled once."""
     home = Path(tempfile.gettempdir()) / f"keepfast-tests-{SPARE_UID}"
     home.mkdir(exist_ok=True)
     os.chown(home, SPARE_UID, SPARE_UID)

@@ -207,6 +207,38 @@ static void sockets(const char *abstract) {
     say("bind", bind(3, (struct sockaddr *)&to, size));
 }
 
+static void local(const char *outside) {
+    struct sockaddr_un ours = {.sun_family = AF_UNIX}, theirs = ours;
+    sprintf(ours.sun_path + 1, "keepfast-inside-%d", getpid()); /* without a network namespace these names are the machine's */
+    strncpy(theirs.sun_path + 1, outside, sizeof theirs.sun_path - 2);
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(ours.sun_path + 1));
+    socklen_t other = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(outside));
+    int pair[2] = {-1, -1}, door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    say("stream", socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+    if (bind(door, (struct sockaddr *)&ours, size) == 0) say("listen", listen(door, 1));
+    say("outside", connect(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&theirs, other));
+    say("datagram", socketpair(AF_UNIX, SOCK_DGRAM, 0, pair));
+    int letter = socket(AF_UNIX, SOCK_DGRAM, 0);
+    if (letter < 0) errno = EPERM;
+    say("send", letter < 0 ? -1 : sendto(letter, "x", 1, 0, (struct sockaddr *)&theirs, other));
+}
+
+static void control(const char *node) {
+    int entropy, fd = open(node, O_RDWR);
+    say("open", fd);
+    if (fd >= 0) say("count", ioctl(fd, 0x80045200 /* RNDGETENTCNT */, &entropy));
+}
+
+static void limits(void) {
+    struct rlimit r;
+    getrlimit(RLIMIT_AS, &r), count("addresses", (long)r.rlim_cur);
+    getrlimit(RLIMIT_DATA, &r), count("data", (long)r.rlim_cur);
+    getrlimit(RLIMIT_NOFILE, &r), count("files", (long)r.rlim_cur);
+    getrlimit(RLIMIT_MEMLOCK, &r), count("pinned", (long)r.rlim_cur);
+    void *map = mmap(NULL, 1l << 40, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    say("reserve", map == MAP_FAILED ? -1 : 0);
+}
+
 static void kernel_calls(void) {
     char stack[64];
     say("unshare", unshare(CLONE_NEWUSER));
@@ -328,6 +360,9 @@ static int pick(int argc, char **argv) {
     else if (!strcmp(what, "files")) many_files();
     else if (!strcmp(what, "file")) one_file();
     else if (!strcmp(what, "sockets")) sockets(argv[2]);
+    else if (!strcmp(what, "local")) local(argv[2]);
+    else if (!strcmp(what, "control")) control(argv[2]);
+    else if (!strcmp(what, "limits")) limits();
     else if (!strcmp(what, "kernel")) kernel_calls();
     else if (!strcmp(what, "processes")) processes(argv[0]);
     else if (!strcmp(what, "pinning")) pinning();

@@ -19,6 +19,7 @@ PAUSE_SECONDS = 0.5
 
 def command(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing as experiments are judged.")] = False,
+    suspect: Annotated[bool, typer.Option("--suspect", help="Only suspects that wait for a human: since when, and why.")] = False,
     newest: Annotated[int, typer.Option(metavar="N", min=0, help="The last N experiments; 0 for all.")] = 50,
     run: RunName = "",
     json: Json = False,
@@ -31,6 +32,9 @@ def command(
     from keepfast.cli.place import here
     from keepfast.report import facts, text
 
+    if suspect:
+        _suspects(run, json, follow)
+        return
     if follow and not run:
         _await()
     with here(run) as place:
@@ -45,6 +49,23 @@ def command(
             say_log(text.log(found, columns(), left_out=left_out), found)
         if follow:
             _follow(place, found[-1].n if found else 0, json)
+
+
+def _suspects(run: str, json: bool, follow: bool) -> None:
+    """The queue of those that nobody has cleared."""
+    from keepfast.cli.out import columns, emit, say
+    from keepfast.cli.place import here
+    from keepfast.errors import UsageError
+    from keepfast.report import facts, suspects
+
+    if follow:
+        raise UsageError("--suspect is a list of what waits now, and does not follow", next_step="keepfast log --suspect")
+    with here(run) as place:
+        found = place.ledger.experiments(place.run.id)
+    if json:
+        emit(facts.log(place.run.id, suspects.waiting(found), 0))
+        return
+    say(suspects.table(found, columns=columns()))
 
 
 def _await() -> None:

@@ -15,7 +15,9 @@ EXAMPLE = "keepfast run tasks/rmsnorm --hours 8 --detach"
 
 def command(
     task: TaskArg = Path(),
-    proposer: Annotated[str, typer.Option(metavar="LIST", help="Who proposes, in this order: deck, search.")] = "deck,search",
+    proposer: Annotated[
+        str, typer.Option(metavar="LIST", help="Who proposes: deck, search, claude, codex, chat:MODEL@URL; claude=2 has twice the weight.")
+    ] = "deck,search",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run of this task.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Run in the background; watch with `keepfast log --follow`.")] = False,
     experiments: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most N experiments.", show_default=TASK)] = None,
@@ -23,6 +25,7 @@ def command(
     dry: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Stop after N experiments in a row without a keep.", show_default=TASK)
     ] = None,
+    dollars: Annotated[float | None, typer.Option(metavar="D", min=0, help="At most D dollars for agents.", show_default=TASK)] = None,
     goal: Annotated[
         float | None, typer.Option(metavar="X", min=0, help="Stop when X times faster, over what the task says.", show_default=TASK)
     ] = None,
@@ -30,6 +33,7 @@ def command(
     walls: Walls = "auto",
     trust_candidate: Trust = False,
     sampler: Annotated[str, typer.Option(metavar="NAME", help="How search samples: tpe or random.")] = "tpe",
+    notify: Annotated[str, typer.Option(metavar="CMD", help="Start CMD with a line of news: keeps, suspects, no idea left, the end.")] = "",
     json: Json = False,
 ) -> None:
     """Propose, judge, keep or revert, until the goal is met or the budget is spent.
@@ -47,11 +51,13 @@ def command(
         experiments=experiments,
         hours=hours,
         dry=dry,
+        dollars=dollars,
         goal=goal,
         seed=seed,
         walls=one_of("--walls", walls, WALLS),
         trust_candidate=trust_candidate,
         sampler=one_of("--sampler", sampler, SAMPLERS),
         json=json,
+        notify=notify,
     )
     raise typer.Exit(run.start(task, options))

@@ -1,6 +1,6 @@
-"""Cores are leased: two keepfast processes never time on the same core at once, whoever started them.
+"""Cores and cards are leased: two keepfast processes never time on the same one at once, whoever started them.
 
-A lock file a core in the temporary folder, held while something is timed; the kernel frees it when its holder dies.
+A lock file each in the temporary folder, held while something is timed; the kernel frees it when its holder dies.
 """
 
 from __future__ import annotations
@@ -19,6 +19,13 @@ def held(cores: tuple[int, ...], folder: Path | None = None) -> Iterator[None]:
     with ExitStack() as stack:
         for core in sorted(cores):
             stack.enter_context(_one((folder or Path(tempfile.gettempdir())) / f"keepfast-core-{core}.lock"))
+        yield
+
+
+@contextmanager
+def held_card(uuid: str, folder: Path | None = None) -> Iterator[None]:
+    """The same for a card, by its UUID."""
+    with _one((folder or Path(tempfile.gettempdir())) / f"keepfast-{uuid}.lock"):
         yield
 
 

@@ -1,13 +1,14 @@
-"""The build rung: a candidate's files become a shared object, compiled inside the walls.
+"""The build rung: a candidate's files become a shared object, or a tree that a capture worker imports, made inside the walls.
 
 Owns the tree the compiler sees (the task's readable files and the candidate's, never reference, baselines or deck), its limits, and
-the sentence for a failure. Nothing of the result is loaded or executed here.
+the sentence for a failure. Nothing of the result is loaded, parsed or executed here.
 """
 
 from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import math
 import os
 import re
@@ -17,6 +18,7 @@ import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from msgspec import Struct
 
@@ -25,13 +27,14 @@ from keepfast.errors import MachineError, TaskError
 from keepfast.judge import toolchain
 from keepfast.judge.elf import code_hash
 from keepfast.judge.endings import Failure
-from keepfast.lang import base
+from keepfast.lang import base, python
 from keepfast.model import File, Reason, Task
 from keepfast.task import abi, tunables
 from keepfast.task.paths import expand, unfit
 from keepfast.task.places import PROTECTED
 from keepfast.walls.base import MIB, Wall, Walled, Walls
 
+Profile = Literal["builder", "device"]
 SECONDS = 20.0
 MEMORY_BYTES = 2048 * MIB
 OUTPUT_BYTES = 64 * MIB
@@ -39,13 +42,20 @@ SCRATCH_BYTES = 256 * MIB
 SOURCE_BYTES = 16 * MIB
 LOG_BYTES = 64 << 10
 PROCESSES = 32
+TUNABLES = "keepfast_tunables.py"
+EXPORTS = "{ global: keepfast_call; local: *; };\n"
 MESSAGES = (
+    re.compile(r"^(?P<file>[^\s:(][^:(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.+)$", re.M),  # nvcc's
     re.compile(r"^(?:(?P<file>[^\s:][^:\n]*):(?:(?P<line>\d+):(?:\d+:)?)? )(?:fatal )?error: (?P<text>.+)$", re.M),
     re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+): Error: (?P<text>.+)$", re.M),  # the assembler's
     re.compile(r"(?P<text>(?:undefined reference to|multiple definition of) .+)$", re.M),
+    re.compile(r"^(?P<tool>ptxas|nvlink|nvcc) .*?(?:error|fatal) *: (?P<text>.+)$", re.M),
 )
 TEMPORARY = re.compile(r"cc\w{6}\.s")
-EXHAUSTED = re.compile(r"out of memory|memory exhausted|Cannot allocate memory|terminated program|No space left on device|File too large")
+EXHAUSTED = re.compile(
+    r"out of memory|memory exhausted|Cannot allocate memory|terminated program|No space left on device|File too large|bad_alloc"
+    r"|died due to signal (?:9|24|25)\b"
+)
 
 
 class Built(Struct, frozen=True):
@@ -55,6 +65,37 @@ class Built(Struct, frozen=True):
     code_hash: str
     seconds: float
     log: str = ""
+
+
+class Site(Struct, frozen=True):
+    """Where builds run, and the GPU they are for as in "sm_90", "" for a CPU."""
+
+    walls: Walls
+    arch: str = ""
+
+
+class BuiltTree(Struct, frozen=True):
+    """What a capture worker is given. `files` with paths relative to the task's root: what the task makes readable, the candidate's,
+    and what is generated; `path`: folders of them that imports begin at. `library`: a shared object, for `cuda` one that exports
+    `keepfast_call`, for `torch` an extension to load first. `code_hash` is of the files: what they launch is known after a capture."""
+
+    language: str
+    files: tuple[File, ...]
+    path: tuple[str, ...]
+    library: Path | None
+    code_hash: str
+    seconds: float
+    log: str = ""
+
+
+class Made(Struct, frozen=True):
+    """What the steps left: `library` when the last one had an output."""
+
+    language: str
+    generated: tuple[File, ...]
+    library: Path | None
+    seconds: float
+    log: str
 
 
 class Said(Struct, frozen=True):
@@ -67,34 +108,80 @@ class Said(Struct, frozen=True):
 
 def build(walls: Walls, task: Task, files: tuple[File, ...], dtypes: Mapping[str, str], out: Path) -> Built | Failure:
     """Compiles `files` into `out`. `dtypes`: tensor name -> dtype name. A candidate's mistake is a Failure, a lack of ours MachineError."""
+    made = _make(Site(walls), task, files, dtypes, out)
+    return made if isinstance(made, Failure) else Built(out, code_hash(out), made.seconds, made.log)
+
+
+def tree(site: Site, task: Task, files: tuple[File, ...], dtypes: Mapping[str, str], out: Path) -> BuiltTree | Failure:
+    """Builds `files` for a GPU: checks what is Python, compiles the rest into `out`, and collects what a capture worker needs."""
+    made = _make(site, task, files, dtypes, out)
+    if isinstance(made, Failure):
+        return made
+    content = {file.path: file for file in (*_readable(task), *files)}
+    top = python.import_root(task.entry_path, content)
+    if task.entry_path.endswith(python.SUFFIXES):
+        name = f"{top}/{TUNABLES}" if top else TUNABLES
+        content[name] = File(name, next(file.data for file in made.generated if file.path == TUNABLES))
+    digest = hashlib.sha256(f"{made.language} {site.arch} {code_hash(made.library) if made.library else ''}".encode())
+    for file in sorted(content.values(), key=lambda file: file.path):
+        digest.update(f"\0{file.path}\0{len(file.data)}\0".encode() + file.data)
+    path = tuple(dict.fromkeys((top, *("" if folder == "." else folder for folder in task.build.include))))
+    return BuiltTree(made.language, tuple(content.values()), path, made.library, digest.hexdigest(), made.seconds, made.log)
+
+
+def _make(site: Site, task: Task, files: tuple[File, ...], dtypes: Mapping[str, str], out: Path) -> Made | Failure:
     size = sum(len(file.data) for file in files)
     if size > SOURCE_BYTES:
         return Failure(Reason.TOO_BIG, f"{size / MIB:.1f} MiB of source; a build takes {SOURCE_BYTES // MIB} MiB")
-    sources = (task.entry_path, *task.build.sources)
-    language = next((known for name in task.languages if (known := base.by_name(name)).claims(sources)), None)
-    if language is None:
-        return Failure(Reason.LANGUAGE, f"{task.entry_path} is none of {', '.join(task.languages)}")
+    language = language_of(task, site.arch)
+    if isinstance(language, Failure):
+        return language
     generated = _generated(task, files, dtypes)
     if isinstance(generated, Failure):
         return generated
+    began, steps = time.monotonic(), language.plan(task, files, dtypes)
+    log = run(site.walls, steps, {"generated": generated, "tree": (*_readable(task), *files)}, out)
+    if isinstance(log, Failure):
+        return log
+    library = out if steps and steps[-1].output else None
+    return Made(language.name, generated, library, time.monotonic() - began, log[:LOG_BYTES])
+
+
+def run(
+    walls: Walls, steps: tuple[base.Step, ...], content: Mapping[str, tuple[File, ...]], out: Path, profile: Profile = "builder"
+) -> str | Failure:
+    """Writes `content`, files of each place that steps may name, and runs the steps inside the walls. What they said; `out` is the
+    output of the last one."""
     folder = walls.folder()
     try:
-        for name, content in (("generated", generated), ("tree", (*_readable(task), *files)), ("made", ())):
-            if refused := _write(folder / name, content):
+        for name in ("generated", "tree", "made"):
+            if refused := _write(folder / name, content.get(name, ())):
                 return refused
-        return _run(walls, language.plan(task, files, dtypes), folder, out)
+        return _run(walls, steps, folder, out, profile)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def language_of(task: Task, arch: str) -> base.Language | Failure:
+    """The first language of the task that claims the entry and the further sources."""
+    sources = (task.entry_path, *task.build.sources)
+    known = (base.by_name(name, arch) for name in task.languages)
+    found = next((language for language in known if language.claims(sources)), None)
+    return found or Failure(Reason.LANGUAGE, f"{task.entry_path} is none of {', '.join(task.languages)}")
+
+
 def _generated(task: Task, files: tuple[File, ...], dtypes: Mapping[str, str]) -> tuple[File, ...] | Failure:
-    """keepfast.h, the shim and keepfast_tunables.h, which is there also when the task has no tunables."""
+    """keepfast.h, the shim, and the tunables, which are there also when the task has none."""
     text = next((file.data for file in files if file.path == task.tunables), b"") if task.tunables else b""
     try:
         space = tunables.parse(text.decode())
     except (TaskError, UnicodeDecodeError) as problem:
         return Failure(Reason.BAD_TUNABLES, problem.what if isinstance(problem, TaskError) else "tunables.toml is not UTF-8")
-    made = {"keepfast.h": abi.header(task, dtypes), "shim.c": abi.shim(task, dtypes), "keepfast_tunables.h": tunables.header(space)}
+    shim = abi.shim(task, dtypes)
+    made = {
+        "keepfast.h": abi.header(task, dtypes), "shim.c": shim, "shim.cpp": shim, "exports.map": EXPORTS,
+        "keepfast_tunables.h": tunables.header(space), TUNABLES: tunables.python(space),
+    }  # fmt: skip
     return tuple(File(name, text.encode()) for name, text in made.items())
 
 
@@ -125,31 +212,33 @@ def _write(folder: Path, files: tuple[File, ...]) -> Failure | None:
     return None
 
 
-def _run(walls: Walls, steps: tuple[base.Step, ...], folder: Path, out: Path) -> Built | Failure:
+def _run(walls: Walls, steps: tuple[base.Step, ...], folder: Path, out: Path, profile: Profile) -> str | Failure:
+    """What the steps said, one after the other; the first that fails ends them."""
     places = {name: str(folder / name) for name in ("tree", "generated", "made", "scratch")}
-    began = time.monotonic()
     log = ""
     for step in steps:
+        limits = step.limits or base.Limits(SECONDS, MEMORY_BYTES, SCRATCH_BYTES)
         target = out if step is steps[-1] else folder / "made" / step.output
-        said = _step(walls, _wall(places), step.resolved(places), (step.output, target), began + SECONDS)
+        wall, end = _wall(places, step, limits, profile), time.monotonic() + limits.seconds
+        said = _step(walls, wall, step.resolved(places), (step.output, target), end)
         log += _plain(said.log, places)
-        if failure := said.failure or _judged(said.status, log):
+        if failure := said.failure or _judged(said.status, log, limits):
             return failure
-    return Built(out, code_hash(out), time.monotonic() - began, log[:LOG_BYTES])
+    return log
 
 
-def _wall(places: Mapping[str, str]) -> Wall:
-    path = f"{native.compiler().parent}:/usr/local/bin:/usr/bin:/bin"
+def _wall(places: Mapping[str, str], step: base.Step, limits: base.Limits, profile: Profile) -> Wall:
+    folders = (*step.path, str(native.compiler().parent), "/usr/local/bin", "/usr/bin", "/bin")
     return Wall(
-        profile="builder",
+        profile=profile,
         scratch=places["scratch"],
-        read=(*toolchain.folders(), places["tree"], places["generated"], places["made"]),
-        scratch_bytes=SCRATCH_BYTES,
-        memory_bytes=MEMORY_BYTES,
+        read=(*toolchain.folders(), places["tree"], places["generated"], places["made"], *step.read),
+        scratch_bytes=limits.scratch_bytes,
+        memory_bytes=limits.memory_bytes,
         processes=PROCESSES,
-        cpu_seconds=math.ceil(SECONDS),
+        cpu_seconds=math.ceil(limits.seconds),
         file_bytes=OUTPUT_BYTES,
-        env=(("PATH", path), ("LC_ALL", "C"), ("SOURCE_DATE_EPOCH", "0")),
+        env=(("PATH", os.pathsep.join(folders)), ("LC_ALL", "C"), ("SOURCE_DATE_EPOCH", "0"), *step.env),
     )
 
 
@@ -164,7 +253,7 @@ def _step(walls: Walls, wall: Wall, argv: tuple[str, ...], output: tuple[str, Pa
         with walled:
             log = _listen(messages.fileno(), deadline)
             status = walled.wait(max(0.0, deadline - time.monotonic()))
-            failure = _collect(walled, *output) if status == 0 else None
+            failure = _collect(walled, *output) if status == 0 and output[0] else None
     return Said(status, log, failure)
 
 
@@ -207,14 +296,14 @@ def _plain(log: str, places: Mapping[str, str]) -> str:
     return log
 
 
-def _judged(status: int | None, log: str) -> Failure | None:
+def _judged(status: int | None, log: str, limits: base.Limits) -> Failure | None:
     if status == 0:
         return None
     if status is None:
-        return Failure(Reason.BUILD_LIMIT, f"compiling took more than {SECONDS:.0f} s")
+        return Failure(Reason.BUILD_LIMIT, f"compiling took more than {limits.seconds:.0f} s")
     if status < 0 or EXHAUSTED.search(log):
-        limits = f"{MEMORY_BYTES // MIB} MiB of memory, {SECONDS:.0f} s or {OUTPUT_BYTES // MIB} MiB of output"
-        return Failure(Reason.BUILD_LIMIT, f"compiling needs more than {limits}")
+        allowed = f"{limits.memory_bytes // MIB} MiB of memory, {limits.seconds:.0f} s or {OUTPUT_BYTES // MIB} MiB of output"
+        return Failure(Reason.BUILD_LIMIT, f"compiling needs more than {allowed}")
     return Failure(Reason.BUILD, first_error(log))
 
 
@@ -228,6 +317,6 @@ def first_error(log: str) -> str:
     if text.startswith("undefined reference"):
         return f"{text}: it is in no file of [build] sources"
     if not parts.get("line"):
-        return text
+        return f"{parts['tool']}: {text}" if "tool" in parts else text
     name = PurePosixPath(parts["file"]).name
     return f"assembler: {text}" if TEMPORARY.fullmatch(name) else f"{name}:{parts['line']}: {text}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -36,30 +36,13 @@ class Calibrator:
     def run(self, start: Candidate, spec: RunnerSpec, timed: tuple[Timed, ...]) -> Calibration:
         self.emit(Event("calibrate", "the same kernel in both arms", numbers=(("rounds", float(ROUNDS)),)))
         same = self._rounds(spec, spec, timed, ROUNDS, Phase.CALIBRATE)
-        sigma = max(SIGMA_FLOOR, CONFIDENCE * sample_sd([r.d for r in same]))
         self.emit(Event("calibrate", "the same code in other places", numbers=(("builds", float(len(PADS))),)))
         padded = [self._rounds(self.arms.variant(start, pad), spec, timed, PAD_ROUNDS, Phase.LAYOUT) for pad in PADS]
-        return Calibration(
-            machine=self.machine.hash,
-            sigma=sigma,
-            offset=mean([r.d for r in same]),
-            layout=self._layout([[r.d for r in rounds] for rounds in padded], sigma),
-            case_sigma=tuple((t.name, max(SIGMA_FLOOR, CONFIDENCE * self._case_sd(same, t.name))) for t in timed),
-            rounds=ROUNDS,
-            sentinel_ns=median([r.sentinel_ns for r in same]),
-            block_ms=median([c.opponent_ns * t.count / 1e6 for r in same for c, t in zip(r.cases, timed, strict=True)]),
-            when=time.time(),
-            layouts=len(PADS),
-        )
+        return found(self.machine.hash, same, padded, {t.name: t.count for t in timed})
 
     def again(self, before: Calibration, spec: RunnerSpec, timed: tuple[Timed, ...]) -> Calibration:
         """A later look with few rounds: noise that has clearly grown replaces the calibrated one, and is said."""
-        same = self._rounds(spec, spec, timed, AGAIN, Phase.CALIBRATE)
-        found = sample_sd([r.d for r in same])
-        if found <= 2 * before.sigma:
-            return before
-        self.emit(Event("note", f"this machine has become noisier: SD between rounds {found:.2%}, was {before.sigma:.2%}"))
-        return replace(before, sigma=found, when=time.time())
+        return later(before, self._rounds(spec, spec, timed, AGAIN, Phase.CALIBRATE), self.emit)
 
     def _rounds(self, subject: RunnerSpec, opponent: RunnerSpec, timed: tuple[Timed, ...], count: int, phase: Phase) -> list[Round]:
         found = self.trial.measure(Pair(subject, opponent, "itself", timed), decide.Measure(phase, count))
@@ -67,11 +50,41 @@ class Calibrator:
             raise MachineError(f"calibration failed: {found.detail}", next_step="keepfast doctor")
         return found
 
-    def _case_sd(self, rounds: Sequence[Round], case: str) -> float:
-        return sample_sd([c.d for r in rounds for c in r.cases if c.case == case])
 
-    def _layout(self, builds: Sequence[Sequence[float]], sigma: float) -> float:
-        """SD between builds of other layout, less what the rounds' own noise explains. A build's value is the median of its rounds."""
-        within = math.sqrt(mean([sample_sd(ds) ** 2 for ds in builds]))
-        noise = MEDIAN_OF_THREE * max(sigma, within) ** 2
-        return math.sqrt(max(0.0, mean([median(ds) ** 2 for ds in builds]) - noise))
+def found(machine: str, same: Sequence[Round], builds: Sequence[Sequence[Round]], calls: Mapping[str, int]) -> Calibration:
+    """What rounds of the same kernel, and of builds of equal meaning and other layout, give. `calls`: of each case, in a window."""
+    sigma = max(SIGMA_FLOOR, CONFIDENCE * sample_sd([r.d for r in same]))
+    return Calibration(
+        machine=machine,
+        sigma=sigma,
+        offset=mean([r.d for r in same]),
+        layout=_layout([[r.d for r in rounds] for rounds in builds], sigma),
+        case_sigma=tuple((name, max(SIGMA_FLOOR, CONFIDENCE * _case_sd(same, name))) for name in calls),
+        rounds=len(same),
+        sentinel_ns=median([r.sentinel_ns for r in same]),
+        block_ms=median([c.opponent_ns * calls[c.case] / 1e6 for r in same for c in r.cases]),
+        when=time.time(),
+        layouts=len(builds),
+    )
+
+
+def later(before: Calibration, again: Sequence[Round], emit: Callable[[Event], None]) -> Calibration:
+    """`before`, or, when a later look with few rounds found clearly more noise, that noise; and it is said."""
+    sd = sample_sd([r.d for r in again])
+    if sd <= 2 * before.sigma:
+        return before
+    emit(Event("note", f"this machine has become noisier: SD between rounds {sd:.2%}, was {before.sigma:.2%}"))
+    return replace(before, sigma=sd, when=time.time())
+
+
+def _case_sd(rounds: Sequence[Round], case: str) -> float:
+    return sample_sd([c.d for r in rounds for c in r.cases if c.case == case])
+
+
+def _layout(builds: Sequence[Sequence[float]], sigma: float) -> float:
+    """SD between builds of other layout, less what the rounds' own noise explains. A build's value is the median of its rounds."""
+    if not builds:
+        return 0.0
+    within = math.sqrt(mean([sample_sd(ds) ** 2 for ds in builds]))
+    noise = MEDIAN_OF_THREE * max(sigma, within) ** 2
+    return math.sqrt(max(0.0, mean([median(ds) ** 2 for ds in builds]) - noise))

@@ -298,8 +298,11 @@ def _package_folders(*names: str) -> tuple[str, ...]:
 def _wall(spec: RunnerSpec, scratch: str, channel: int) -> Wall:
     threads = str(spec.threads)
     limits = tuple((f"{name}_NUM_THREADS", threads) for name in ("OMP", "OPENBLAS", "MKL", "BLIS"))
+    # The kernel counts a thread until it has left, a moment after whoever joins it goes on: as many again may be on their way out.
+    # More than `threads` at work gain nothing: they share its cores, and CPU time is read for every window.
+    tasks = spec.threads if spec.threads == 1 else 2 * spec.threads
     return Wall(
-        "runner", scratch, (spec.artifact, *spec.read), spec.scratch_bytes, spec.memory_bytes, spec.threads, spec.cpu_seconds,
+        "runner", scratch, (spec.artifact, *spec.read), spec.scratch_bytes, spec.memory_bytes, tasks, spec.cpu_seconds,
         spec.scratch_bytes, spec.cores, (*limits, *spec.env), (channel,),
     )  # fmt: skip
 

@@ -22,6 +22,7 @@ from keepfast.device import cpu, lease
 from keepfast.judge.channel import Call, Failure, Runner, RunnerSpec
 from keepfast.judge.compare import Budget
 from keepfast.judge.contents import Library, Sets
+from keepfast.judge.ladder import composite
 from keepfast.judge.sets import Draw
 from keepfast.judge.table import call_table, described
 from keepfast.model import CaseRound, Phase, Reason, Round, Task
@@ -73,10 +74,12 @@ class Timing(Struct, frozen=True):
 
 
 class Disturbed(Struct, frozen=True):
-    """The machine was not fit during this round. `usable`: what was measured may still count, at the price of its noise."""
+    """The machine was not fit during this round. `usable`: what was measured may still count, at the price of its noise.
+    `odd`: sets that differ are so whatever the noise."""
 
     detail: str
     usable: Timing | None = None
+    odd: tuple[Odd, ...] = ()
 
 
 def sets_for(draw: Draw, call_ns: float) -> int:
@@ -115,12 +118,12 @@ class Clock:
         seconds = time.monotonic() - began
         stolen = (_steal_ticks() - steal) / (seconds * os.sysconf("SC_CLK_TCK") * (os.cpu_count() or 1))
         if stolen > STEAL_SHARE:
-            return Disturbed(f"the hypervisor took {stolen:.0%} of the CPU time in this round")
+            return Disturbed(f"the hypervisor took {stolen:.0%} of the CPU time in this round", odd=tuple(odd))
         made = Round(phase, self._composite(results), tuple(results), sentinel, seconds)
         timing = Timing(made, tuple(drawn), tuple(odd))
         if disturbed > DISTURBED_SHARE:
             said = f"another process took the core in {disturbed:.0%} of the windows"
-            return Disturbed(said, timing if disturbed <= HOPELESS_SHARE else None)
+            return Disturbed(said, timing if disturbed <= HOPELESS_SHARE else None, tuple(odd))
         return timing
 
     def sentinel(self) -> float:
@@ -133,9 +136,8 @@ class Clock:
             os.sched_setaffinity(0, before)
 
     def _composite(self, results: list[CaseRound]) -> float:
-        weights = {c.name: w for c, w in zip(self.task.timed, self.task.weights(), strict=True)}
-        known = [(r.d, weights[r.case]) for r in results if r.case in weights]
-        return sum(d * w for d, w in known) / sum(w for _, w in known) if known else 0.0
+        weights = dict(zip((c.name for c in self.task.timed), self.task.weights(), strict=True))
+        return composite(weights, [(r.case, r.d) for r in results])
 
     @contextmanager
     def _apart(self) -> Iterator[None]:

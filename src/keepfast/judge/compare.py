@@ -20,6 +20,9 @@ FLOOR_EPS = 4.0  # a budget is never below this many eps of the slice's RMS, tim
 CAP_EPS = 8.0  # nor above this many eps * sqrt(L)
 OWN_ERROR = 2.0  # times the reference's own error at working precision
 WORST = 10.0  # worst element over the budget, times max(1, sqrt(L) / 8)
+COARSE_EPS = 2.0**-20  # half precision: sums are kept wider, so what a result may be off by does not grow with their length
+COARSE_FLOOR = 2.0
+SHORT = 8  # elements: the error of so few says nothing about the precision that a result has
 TINY_SLICE = 1e-6  # an (almost) empty slice borrows this share of the RMS of the whole tensor
 OFF_BY_ONE_SHARE = 0.01  # share of 8-bit codes that may differ by one
 
@@ -50,9 +53,13 @@ def reduction_length(task: Task, case: Case) -> float:
 
 
 def slices(array: np.ndarray) -> np.ndarray:
-    """View or copy as (slices, elements): the last axis is a slice; a vector is one slice."""
-    last = array.shape[-1] if array.ndim else 1
-    return array.reshape(-1, last) if array.size else array.reshape(0, max(last, 1))
+    """View or copy as (slices, elements): the last axis is a slice, together with those before it while it is very short."""
+    width = array.shape[-1] if array.ndim else 1
+    for size in reversed(array.shape[:-1]):
+        if width >= SHORT:
+            break
+        width *= size
+    return array.reshape(-1, max(width, 1)) if array.size else array.reshape(0, max(width, 1))
 
 
 def _rms(values: np.ndarray) -> np.ndarray:
@@ -66,8 +73,9 @@ def sizes(exact: np.ndarray) -> np.ndarray:
     """RMS of each slice; an (almost) empty slice borrows TINY_SLICE of the whole tensor's."""
     import numpy as np
 
-    rows = _rms(exact)
-    whole = math.sqrt(float(np.mean(np.square(exact)))) if exact.size else 0.0
+    finite = np.nan_to_num(exact, nan=0.0, posinf=0.0, neginf=0.0)  # one infinity must not excuse its whole row
+    rows = _rms(finite)
+    whole = math.sqrt(float(np.mean(np.square(finite)))) if exact.size else 0.0
     found: np.ndarray = np.maximum(rows, max(TINY_SLICE * whole, 1e-300))
     return found
 
@@ -76,11 +84,14 @@ def budgets(exact: np.ndarray, working: np.ndarray, length: float, scale: float 
     """Per slice the relative error allowed: (RMS of the slice, worst element)."""
     import numpy as np
 
-    eps, grown = float(np.finfo(working.dtype).eps), max(1.0, math.sqrt(length) / 8.0)
+    eps = float(np.finfo(working.dtype).eps)
+    floor, grown = (COARSE_FLOOR, 1.0) if eps > COARSE_EPS else (FLOOR_EPS, max(1.0, math.sqrt(length) / 8.0))
     reference, rounded = slices(exact), slices(working).astype(np.float64)
-    own = _rms(rounded - reference) / sizes(reference)
-    base = np.clip(OWN_ERROR * own, FLOOR_EPS * eps, max(FLOOR_EPS, CAP_EPS * math.sqrt(length)) * eps)
-    return np.maximum(base, FLOOR_EPS * eps * grown) * scale, WORST * grown * base * scale
+    with np.errstate(invalid="ignore"):
+        apart = np.where(np.isinf(reference) & (rounded == reference), 0.0, rounded - reference)
+    own = _rms(apart) / sizes(reference)
+    base = np.clip(OWN_ERROR * own, floor * eps, max(floor, CAP_EPS * math.sqrt(length)) * eps)
+    return np.maximum(base, floor * eps * grown) * scale, WORST * grown * base * scale
 
 
 def judge(name: str, got: np.ndarray, working: np.ndarray, exact: np.ndarray, limits: tuple[float, float]) -> Mismatch | Budget:
@@ -96,14 +107,23 @@ def judge(name: str, got: np.ndarray, working: np.ndarray, exact: np.ndarray, li
     reference = slices(exact)
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(slices(got).astype(np.float64) - reference)
+        error = np.where(np.isinf(reference), np.where(slices(got) == reference, 0.0, np.inf), error)
     error = np.where(np.isnan(error), np.inf, error)
-    error = np.where(slices(got) == slices(working), np.where(np.isinf(reference), 0.0, error), error)
     size = sizes(reference)
+    worst = worst[:, None] + _rounding(working, scale) * np.abs(np.nan_to_num(reference, posinf=0.0, neginf=0.0)) / size[:, None]
     with np.errstate(over="ignore"):
-        bad = (_rms(error) > allowed * size) | (error.max(axis=1) > worst * size)
+        bad = ~((_rms(error) <= allowed * size) & (error <= worst * size[:, None]).all(axis=1))
     if bad.any():
         return _worst(name, got, exact, error, int(np.argmax(bad)))
     return Budget(float(allowed.max()), float(worst.max()))
+
+
+def _rounding(working: np.ndarray, scale: float) -> float:
+    """What the rounding of a large element may add, relative to itself: counts in half precision, whatever its row is like."""
+    import numpy as np
+
+    eps = float(np.finfo(working.dtype).eps)
+    return eps * scale if eps > COARSE_EPS else 0.0
 
 
 def _worst(name: str, got: np.ndarray, exact: np.ndarray, error: np.ndarray, row: int) -> Mismatch:

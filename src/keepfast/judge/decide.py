@@ -19,7 +19,7 @@ class Rule(Struct, frozen=True):
     """The constants of the decision. Rounds are counts, alphas one-sided, bounds log-ratios."""
 
     screen: int = 1
-    test: int = 4
+    test: int = 4  # 0: no verdict is wanted, only the screening round
     test_most: int = 8
     confirm: int = 6
     cases: int = 6
@@ -34,6 +34,7 @@ class Rule(Struct, frozen=True):
 
 
 RULE = Rule()
+TRY = Rule(test=0)  # what an agent is told within its turn
 
 
 class Evidence(Struct, frozen=True):
@@ -108,6 +109,8 @@ def _screen(state: _State) -> Step | None:
     if missing := state.rule.screen - len(values):
         return Measure(Phase.SCREEN, missing)
     d, sigma = stats.median(values), state.calibration.sigma
+    if not state.rule.test:
+        return _end(state, Reason.TRIED, f"{_signed(d)} in {_rounds(len(values))}, which vary by {_signed(sigma)}")
     if d <= sigma:
         return None
     return _end(state, Reason.SLOWER, f"{_signed(d)} in {_rounds(len(values))}; the bound is one SD between rounds, {_signed(sigma)}")
@@ -234,6 +237,7 @@ def _case_rounds(state: _State, name: str) -> list[CaseRound]:
 
 def _end(state: _State, reason: Reason, detail: str) -> Decision:
     screen = state.values(Phase.SCREEN, state.rule.screen)
+    rule = state.rule if state.rule.test else RULE
     return Decision(
         kind=SENTENCES[reason][0],
         reason=reason,
@@ -242,8 +246,8 @@ def _end(state: _State, reason: Reason, detail: str) -> Decision:
         test=_tested(state),
         screen=stats.median(screen) if screen else None,
         cases=tuple(_case_time(state, name) for name in _names(state) if _case_rounds(state, name)),
-        mde=mde(state.calibration, state.rule),
-        false_keep=false_keep(state.calibration, state.rule),
+        mde=mde(state.calibration, rule),
+        false_keep=false_keep(state.calibration, rule),
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether two shared objects hold the same code: a hash over what the loader maps.
+"""What a shared object says of itself: whether two hold the same code, what it can keep from call to call, what it takes from outside.
 
 Reads ELF files as data, every offset checked; the file comes from a hostile compiler run. Must not know how it was built.
 Names that stay inside do not count; names of what is called outside do, since `expf` and `logf` may stand at the same place.
@@ -13,6 +13,8 @@ from pathlib import Path
 from msgspec import Struct
 
 ALLOC, NOTE, NOBITS, DYNSYM = 2, 7, 8, 11
+WRITE, TLS = 1, 0x400  # flags of sections
+RELRO = 0x6474E552  # kind of a segment: read-only once it is loaded
 # Names and what is made from names, and unwinding tables, which no call of a kernel reads.
 NAMES = (".dynstr", ".dynsym", ".gnu.hash", ".hash", ".gnu.version", ".gnu.version_r", ".gnu.version_d", ".dynamic")
 LEFT_OUT = (*NAMES, ".eh_frame", ".eh_frame_hdr")
@@ -26,6 +28,7 @@ class Section(Struct, frozen=True):
     offset: int
     size: int
     link: int
+    address: int = 0
 
 
 def code_hash(path: Path) -> str:
@@ -43,9 +46,46 @@ def code_hash(path: Path) -> str:
                 digest.update(b"" if section.kind == NOBITS else _piece(data, section.offset, section.size))
         for name in (*_imports(data, sections), *_needed(data, sections)):
             digest.update(name + b"\0")
-    except (struct.error, IndexError, UnicodeDecodeError):
+    except (struct.error, IndexError, UnicodeDecodeError, OverflowError):
         return hashlib.sha256(data).hexdigest()
     return digest.hexdigest()
+
+
+class Contents(Struct, frozen=True):
+    """`kept`: (section, bytes) that stay writable once it is loaded, thread-local ones included. `imports`, `libraries`: names."""
+
+    kept: tuple[tuple[str, int], ...]
+    imports: tuple[str, ...]
+    libraries: tuple[str, ...]
+
+
+def contents(path: Path) -> Contents:
+    """ValueError for a file that is not sound ELF."""
+    data = path.read_bytes()
+    try:
+        sections, closed = _sections(data), _closed(data)
+        needed, imports = _needed(data, sections), _imports(data, sections)
+    except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
+        raise ValueError(f"{path.name} is no sound ELF file: {error}") from None
+    names = tuple(name.split(b" ", 1)[1].decode("utf-8", "replace") for name in imports)
+    return Contents(_kept(sections, closed), names, tuple(name.decode("utf-8", "replace") for name in needed))
+
+
+def _kept(sections: list[Section], closed: list[tuple[int, int]]) -> tuple[tuple[str, int], ...]:
+    found = []
+    for section in (s for s in sections if s.flags & ALLOC and s.flags & WRITE and s.size):
+        read_only = any(low <= section.address and section.address + section.size <= high for low, high in closed)
+        if section.flags & TLS or not read_only:
+            found.append((section.name, section.size))
+    return tuple(found)
+
+
+def _closed(data: bytes) -> list[tuple[int, int]]:
+    """Addresses that the loader makes read-only when it is done."""
+    (start,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    heads = [struct.unpack_from("<IIQQQQQQ", data, start + i * size) for i in range(min(count, MAX_SECTIONS))]
+    return [(h[3], h[3] + h[6]) for h in heads if h[0] == RELRO]
 
 
 def _piece(data: bytes, offset: int, size: int) -> bytes:
@@ -67,7 +107,7 @@ def _sections(data: bytes) -> list[Section]:
         raise IndexError("section table")
     heads = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
     names = _piece(data, heads[names_at][4], heads[names_at][5])
-    return [Section(_text(names, h[0]).decode(), h[1], h[2], h[4], h[5], h[6]) for h in heads]
+    return [Section(_text(names, h[0]).decode(), h[1], h[2], h[4], h[5], h[6], h[3]) for h in heads]
 
 
 def _imports(data: bytes, sections: list[Section]) -> list[bytes]:

@@ -7,7 +7,6 @@ know git, the ledger or proposers. The candidate's failures come out as verdicts
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -16,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from keepfast.errors import MachineError
-from keepfast.judge import decide, guard
+from keepfast.judge import decide, guard, rules
 from keepfast.judge.arms import Arms
 from keepfast.judge.builder import Built
 from keepfast.judge.calibrate import Calibrator
@@ -24,11 +23,12 @@ from keepfast.judge.channel import Failure, RunnerSpec
 from keepfast.judge.clock import TINY_SETS, Clock, Timed, sets_for
 from keepfast.judge.contents import Library
 from keepfast.judge.correct import Checker, Correct
+from keepfast.judge.ladder import Ladder, direct
 from keepfast.judge.lint import Linter, Report
 from keepfast.judge.oracle_records import Job
 from keepfast.judge.reference import Reference
 from keepfast.judge.sets import Draw
-from keepfast.judge.trial import TINY_NS, Outcome, Pair, Suspect, Trial
+from keepfast.judge.trial import TINY_NS, Pair, Trial
 from keepfast.judge.watch import Watch
 from keepfast.model import (
     SENTENCES,
@@ -37,22 +37,19 @@ from keepfast.model import (
     Calibration,
     Candidate,
     CaseStanding,
-    CaseTime,
     Direct,
     Estimate,
     Event,
     Fact,
-    Kind,
     Machine,
     Phase,
     Reason,
     Round,
-    Rung,
     Task,
     Verdict,
     percent,
 )
-from keepfast.stats import estimate, median
+from keepfast.stats import estimate
 from keepfast.walls.base import Walls
 
 SEEDS = 4  # draws a case in the check; they are also the bank that timed contents are mixed from
@@ -78,32 +75,6 @@ class Checked(Struct, frozen=True):
     spec: RunnerSpec
     draws: tuple[tuple[Draw, ...], ...]
     correct: Correct
-
-
-class Ladder:
-    """Collects the rungs of one evaluation and turns its end into a verdict."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench, self.rungs, self.began = bench, list[Rung](), time.monotonic()
-        self.last = self.began
-
-    def rung(self, name: str, ok: bool, facts: Sequence[Fact] = ()) -> None:
-        now = time.monotonic()
-        self.rungs.append(Rung(name, ok, now - self.last, tuple(facts)))
-        self.last = now
-        self.bench.emit(Event("rung", name, numbers=(("ok", float(ok)),)))
-
-    def end(self, reason: Reason, detail: str, *, cheat: bool = False, code: str = "") -> Verdict:
-        return Verdict(
-            SENTENCES[reason][0],
-            reason,
-            detail,
-            tuple(self.rungs),
-            code=code,
-            walls=self.bench.walls.strength,
-            seconds=time.monotonic() - self.began,
-            cheat=cheat,
-        )
 
 
 class CpuJudge:
@@ -137,7 +108,7 @@ class CpuJudge:
         """Judge the start, without measuring noise or baselines: what a single judgement needs."""
         self.start, self.calibration, self.quiet = start, calibration, calibration
         self.reference.frozen = self.arms.frozen(self._dtypes())
-        ladder = Ladder(self.bench)
+        ladder = Ladder(self.bench.walls.strength, self.bench.emit)
         checked = self._check(ladder, start, start)
         return checked if isinstance(checked, Verdict) else ladder.end(Reason.START, "", code=self.arms.code(start))
 
@@ -160,21 +131,21 @@ class CpuJudge:
         self.reference.frozen = self.arms.frozen(self._dtypes())
         return Linter(self.reference, self.bench.library, self.bench.rng).run()
 
-    def evaluate(self, candidate: Candidate, against: Candidate, standing: tuple[CaseStanding, ...]) -> Verdict:
+    def evaluate(self, candidate: Candidate, against: Candidate, standing: tuple[CaseStanding, ...], *, only_try: bool = False) -> Verdict:
         self._ready(against)
-        ladder = Ladder(self.bench)
+        ladder = Ladder(self.bench.walls.strength, self.bench.emit)
         checked = self._check(ladder, candidate, against)
         if isinstance(checked, Verdict):
             return checked
         try:
             calibration = self._recheck(against, self.calibrated())
-            outcome = self.trial.run(self._pair(checked, against), calibration, standing)
+            outcome = self.trial.run(self._pair(checked, against), calibration, standing, decide.TRY if only_try else decide.RULE)
             self.watch.saw(against.tree, outcome.rounds)
         except MachineError as error:
             ladder.rung("time", False)
             return ladder.end(Reason.MACHINE, error.what)
-        ladder.rung("time", not isinstance(outcome.end, Failure | Suspect) and outcome.end.kind is Kind.KEEP)
-        return self._timed(ladder, outcome, self.arms.code(candidate))
+        ladder.rung("time", outcome.kept)
+        return ladder.timed(outcome, self.arms.code(candidate))
 
     def compare(self, champion: Candidate, opponent: str, rounds: int, final: bool) -> Direct:
         """Measure the champion against "start" or "baseline NAME" in fresh rounds."""
@@ -189,7 +160,7 @@ class CpuJudge:
         found = self._measure(
             Pair(checked.spec, other, opponent, self._timed_cases(checked, self._expected_of(champion, opponent))), rounds
         )
-        return self._direct(champion, opponent, found, final)
+        return direct(champion.n, opponent, found, self.calibrated(), final)
 
     # ------------------------------------------------------------------------------------------ rungs
 
@@ -205,12 +176,24 @@ class CpuJudge:
             ladder.rung("build", isinstance(built, Built), () if isinstance(built, Failure) else (Fact("gcc", f"{built.seconds:.2f} s"),))
             if isinstance(built, Failure):
                 return ladder.end(built.reason, built.detail, cheat=built.cheat)
+            if broken := self._ruled(ladder, candidate, built):
+                return broken
             if candidate is not champion and (known := self._known(built, champion)) is not None:
                 where = f"experiment {known}" if known else "the kernel before"  # `check` has no experiments
                 return ladder.end(Reason.SAME_CODE, f"the same machine code as {where}", code=built.code_hash)
             return self._correct(ladder, candidate, champion, self._by_case(self.reference.as_draws(pending)))
         finally:
             pending.close()
+
+    def _ruled(self, ladder: Ladder, candidate: Candidate, built: Built) -> Verdict | None:
+        """A rung of its own where the task has rules that a build can be held to."""
+        if not rules.applies(self.task.rules):
+            return None
+        found = rules.check(self.task, candidate.files, built.path)
+        if isinstance(found, Failure):
+            return ladder.fail("rules", found, built.code_hash)
+        ladder.rung("rules", True, found)
+        return None
 
     def _known(self, built: Built, champion: Candidate) -> int | None:
         if built.code_hash == self.arms.code(champion):
@@ -225,22 +208,6 @@ class CpuJudge:
             return ladder.end(found.reason, found.detail, cheat=found.cheat, code=self.arms.code(candidate))
         self.expected[candidate.tree] = {r.case: r.call_ns for r in found.cases}
         return Checked(spec, draws, found)
-
-    def _timed(self, ladder: Ladder, outcome: Outcome, code: str) -> Verdict:
-        end = outcome.end
-        if isinstance(end, Failure | Suspect):
-            cheat = end.cheat if isinstance(end, Failure) else False
-            return replace(ladder.end(end.reason, end.detail, cheat=cheat, code=code), rounds=outcome.rounds)
-        return replace(
-            ladder.end(end.reason, end.detail, code=code),
-            rounds=outcome.rounds,
-            gain=end.gain,
-            test=end.test,
-            screen=end.screen,
-            cases=outcome.cases,
-            mde=end.mde,
-            false_keep=end.false_keep,
-        )
 
     # ------------------------------------------------------------------------------------------ what timing needs
 
@@ -298,7 +265,7 @@ class CpuJudge:
         return checked.spec, self._timed_cases(checked, self.expected[candidate.tree])
 
     def _again(self, champion: Candidate) -> Checked:
-        checked = self._check(Ladder(self.bench), champion, champion)
+        checked = self._check(Ladder(self.bench.walls.strength, self.bench.emit), champion, champion)
         if isinstance(checked, Verdict):
             raise MachineError(f"the champion, kept before, now fails: {checked.detail}", next_step="keepfast log; keepfast doctor")
         return checked
@@ -336,17 +303,6 @@ class CpuJudge:
     def _estimate(self, rounds: Sequence[Round], opponent: str) -> Estimate:
         assert self.calibration is not None
         return estimate([r.d for r in rounds], opponent, self.calibration.sigma)
-
-    def _direct(self, champion: Candidate, opponent: str, rounds: list[Round], final: bool) -> Direct:
-        assert self.calibration is not None
-        cases = tuple(self._case_time(rounds, name, opponent) for name in (c.name for c in self.task.timed))
-        return Direct(champion.n, opponent, self._estimate(rounds, opponent), cases, final, time.time())
-
-    def _case_time(self, rounds: Sequence[Round], case: str, opponent: str) -> CaseTime:
-        assert self.calibration is not None
-        found = [c for r in rounds for c in r.cases if c.case == case]
-        made = estimate([c.d for c in found], opponent, self.calibration.sigma_of(case))
-        return CaseTime(case, made, median([c.subject_ns for c in found]), median([c.opponent_ns for c in found]))
 
     def _progress(self, phase: Phase, made: Round) -> None:
         self.bench.emit(Event("round", phase.value, numbers=(("gain", percent(made.d)), ("seconds", made.seconds))))

@@ -6,16 +6,16 @@ refused before a search begins. The share killed is the task's mutation score. M
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from keepfast.errors import TaskError
 from keepfast.judge import compare
 from keepfast.judge.contents import Library, Sets
+from keepfast.judge.mutants import PRECISE, Misread, misread, mutants, same, with_tensor
 from keepfast.judge.oracle_records import Job
 from keepfast.judge.reference import Reference
 from keepfast.judge.sets import Draw, view
@@ -25,14 +25,20 @@ if TYPE_CHECKING:
     import numpy as np
 
 WHERE = "reference.py"
+LIKE = 4.0  # mixing may change the RMS of an answer so many times
+REREAD = 3  # cases, the smallest, on which misread inputs are tried: each costs a run of the reference
+SCALES = tuple(2.0**-n for n in range(1, 14))  # of the task's own tolerance, in which a survivor is looked for
+VARY = "add a case or let inputs() vary more, so that these differ"
 LINT = "see docs/tasks.md, lint"
+Wrong = tuple["np.ndarray", ...]
 
 
 class Mutant(Struct, frozen=True):
-    """A wrong answer, and the case that killed it; "" when it survived."""
+    """A wrong answer, and the case that killed it; "" when it survived, and then `remedy` says what would kill it."""
 
     name: str
     killed_by: str
+    remedy: str = ""
 
 
 class Report(Struct, frozen=True):
@@ -48,6 +54,16 @@ class Report(Struct, frozen=True):
         cases = f"{self.cases} case{'s' if self.cases > 1 else ''}"
         return f"{len(self.mutants) - len(self.survivors)} of {len(self.mutants)} mutants killed in {cases}"
 
+    def refuse(self, task: Task) -> None:
+        """TaskError when a mutant survived."""
+        if self.survivors:
+            said = "; ".join(dict.fromkeys(m.remedy for m in self.mutants if not m.killed_by and m.remedy))
+            raise TaskError(
+                f"a wrong answer would pass: {', '.join(self.survivors)} (killed in no case)",
+                where=f"task {task.name}",
+                next_step=f"{said or VARY}; {LINT}",
+            )
+
 
 class Linter:
     def __init__(self, reference: Reference, library: Library, rng: Random) -> None:
@@ -58,18 +74,13 @@ class Linter:
     def run(self) -> Report:
         """Raises TaskError with the first thing that makes the task unfit; survivors among the mutants included."""
         pairs = self._pairs()
-        for one, other in pairs:
-            self._sane(one, other)
+        for one, _ in pairs:
+            self._sane(one)
         self._not_constant(pairs)
         self._uses_inputs(pairs)
         self._mixes(pairs)
         report = Report(self._mutants(pairs), len(pairs))
-        if report.survivors:
-            raise TaskError(
-                f"a wrong answer would pass: {', '.join(report.survivors)} (killed in no case)",
-                where=f"task {self.task.name}",
-                next_step=f"add a case or let inputs() vary more, so that these differ; {LINT}",
-            )
+        report.refuse(self.task)
         return report
 
     def _pairs(self) -> list[tuple[Draw, Draw]]:
@@ -77,7 +88,7 @@ class Linter:
         draws = self.reference.draws(jobs)
         return list(zip(draws[::2], draws[1::2], strict=True))
 
-    def _sane(self, one: Draw, other: Draw) -> None:
+    def _sane(self, one: Draw) -> None:
         import numpy as np
 
         where = f"{WHERE}, case {one.case.name}"
@@ -95,8 +106,8 @@ class Linter:
 
     def _not_constant(self, pairs: Sequence[tuple[Draw, Draw]]) -> None:
         """A case used for correctness may have one answer only (a softmax of one element); a timed case may not, nor all of them."""
-        same = [one.case for one, other in pairs if _same(one.exact, other.exact)]
-        guilty = [c for c in same if c.timed] or (same if len(same) == len(pairs) else [])
+        alike = [one.case for one, other in pairs if same(one.exact, other.exact)]
+        guilty = [c for c in alike if c.timed] or (alike if len(alike) == len(pairs) else [])
         if guilty:
             raise TaskError(
                 f"{self.oracle} returned the same value for two different inputs; a task whose answer is constant cannot be judged",
@@ -108,9 +119,9 @@ class Linter:
         """Every tensor that is only read must change the answer in some case."""
         read = [a.name for a in self.task.signature.tensors if not a.written]
         for name in read:
-            asked = [(one, _with(one, other, name)) for one, other in pairs if any(s.name == name for s in one.layout.slots)]
+            asked = [(one, with_tensor(one, other, name)) for one, other in pairs if any(s.name == name for s in one.layout.slots)]
             found = self.reference.results([changed for _, changed in asked])
-            if asked and all(_same(one.exact, got.exact) for (one, _), got in zip(asked, found, strict=True)):
+            if asked and all(same(one.exact, got.exact) for (one, _), got in zip(asked, found, strict=True)):
                 step = f"let inputs() draw what makes a difference, or take `{name}` out of the signature; {LINT}"
                 raise TaskError(f"{self.oracle} ignores its input `{name}`", where=WHERE, next_step=step)
 
@@ -118,14 +129,19 @@ class Linter:
         """Timed contents mix two draws: the answer must stay finite and of like size."""
         import numpy as np
 
+        def rms(values: Any) -> float:
+            return float(np.sqrt(np.mean(values**2)))
+
         timed = [pair for pair in pairs if pair[0].case.timed]
         mixed = [self._mixed(pair) for pair in timed]
-        for (one, _), results in zip(timed, self.reference.results(mixed), strict=True):
-            for name, before, after in zip(self.task.signature.results, one.exact, results.exact, strict=True):
+        for (one, other), results in zip(timed, self.reference.results(mixed), strict=True):
+            exact = zip(self.task.signature.results, one.exact, other.exact, results.exact, strict=True)
+            for name, before, twin, after in exact:
                 if before.dtype.kind != "f" or before.size == 0:
                     continue
-                ratio = float(np.sqrt(np.mean(after**2)) / max(np.sqrt(np.mean(before**2)), 1e-300))
-                if not 0.25 < ratio < 4.0:
+                size, sizes = rms(after), sorted((rms(before), rms(twin)))
+                if not sizes[0] / LIKE < size < sizes[1] * LIKE and size not in sizes:  # few elements may differ much between two draws
+                    ratio = size / max(sizes[0] if size < sizes[0] else sizes[1], 1e-300)
                     raise TaskError(
                         f"`{name}` changes its size {ratio:.3g} times when two draws are mixed per element",
                         where=f"{WHERE}, case {one.case.name}",
@@ -141,18 +157,64 @@ class Linter:
             sets.close()
 
     def _mutants(self, pairs: Sequence[tuple[Draw, Draw]]) -> tuple[Mutant, ...]:
-        killed: dict[str, str] = {}
+        """A survivor gets a second draw: right by chance, where an answer has few elements, is not let pass."""
+        found: dict[str, Mutant] = {}
+        self._hunt(pairs, found)
+        if not all(m.killed_by for m in found.values()):
+            self._hunt([(other, one) for one, other in pairs], found)
+        return tuple(found.values())
+
+    def _hunt(self, pairs: Sequence[tuple[Draw, Draw]], found: dict[str, Mutant]) -> None:
+        for draw, name, wrong in self._wrong(pairs):
+            if name in found and found[name].killed_by:
+                continue
+            killed = self._fails(draw, wrong, self.task.tolerance.scale)
+            found[name] = Mutant(name, draw.case.name if killed else "", "" if killed else self._remedy(draw, wrong))
+
+    def _wrong(self, pairs: Sequence[tuple[Draw, Draw]]) -> Iterator[tuple[Draw, str, Wrong]]:
+        """Every wrong answer, with the draw that it is an answer to."""
         for one, other in pairs:
             for name, wrong in mutants(self.task, one, other):
-                if not killed.get(name):
-                    killed[name] = one.case.name if self._fails(one, wrong) else ""
-        return tuple(Mutant(name, case) for name, case in killed.items())
+                yield one, name, wrong
+        smallest = sorted((one for one, _ in pairs), key=lambda draw: draw.layout.in_bytes + draw.layout.out_bytes)[:REREAD]
+        asked = [(draw, change) for draw in smallest for change in misread(self.task, draw)]
+        floor = [change for _, change in asked if "below the floor" in change.name]
+        if self.task.rules.precision_floor and not floor:
+            raise self._no_floor()
+        for (draw, change), exact in zip(asked, self._reread([change for _, change in asked]), strict=True):
+            for name, wrong in _answers(self.task, draw, change, exact):
+                yield draw, name, wrong
 
-    def _fails(self, draw: Draw, wrong: tuple[np.ndarray, ...]) -> bool:
-        limits = (compare.reduction_length(self.task, draw.case), self.task.tolerance.scale)
+    def _no_floor(self) -> TaskError:
+        what = f'`precision_floor = "{self.task.rules.precision_floor}"` cannot be told here: no input has more bits than what is below it'
+        return TaskError(what, where="task.toml", next_step=f"Take it out of [rules], or name the floor that the inputs have; {LINT}")
+
+    def _reread(self, changes: Sequence[Misread]) -> list[Wrong | None]:
+        """What the reference says to misread inputs; None where it cannot take them."""
+        try:
+            return [found.exact for found in self.reference.results([change.draw for change in changes])]
+        except TaskError:
+            return [self._one(change) for change in changes]
+
+    def _one(self, change: Misread) -> Wrong | None:
+        try:
+            return self.reference.results([change.draw])[0].exact
+        except TaskError:
+            return None
+
+    def _fails(self, draw: Draw, wrong: Wrong, scale: float) -> bool:
+        limits = (compare.reduction_length(self.task, draw.case), scale)
         rows = zip(self.task.signature.results, wrong, draw.working, draw.exact, strict=True)
         failed = any(isinstance(compare.judge(n, g, w, e, limits), compare.Mismatch) for n, g, w, e in rows)
         return failed and not (self.reference.has_compare and not self.reference.compare(draw, self._image(draw, wrong)))
+
+    def _remedy(self, draw: Draw, wrong: Wrong) -> str:
+        """The tolerance that would kill a survivor, where one would."""
+        if self.reference.has_compare:
+            return f"let compare() in reference.py say no to these in case {draw.case.name}"
+        own = self.task.tolerance.scale
+        scale = next((own * part for part in SCALES if self._fails(draw, wrong, own * part)), None)
+        return VARY if scale is None else f"[tolerance] scale = {scale:.3g} would kill it in case {draw.case.name}"
 
     def _image(self, draw: Draw, results: tuple[np.ndarray, ...]) -> np.ndarray:
         image: np.ndarray = draw.out_image.copy()
@@ -161,82 +223,23 @@ class Linter:
         return image
 
 
-def _with(one: Draw, other: Draw, name: str) -> Draw:
-    """Draw `one` with the tensor `name` of `other`."""
-    slot, image = one.layout.slot(name), one.in_image.copy()
-    image[slot.base : slot.base + slot.span] = other.in_image[slot.base : slot.base + slot.span]
-    return replace(one, in_image=image)
-
-
-def _same(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> bool:
-    import numpy as np
-
-    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-
-
-def mutants(task: Task, one: Draw, other: Draw) -> Iterator[tuple[str, tuple[np.ndarray, ...]]]:
-    """Wrong answers for draw `one`; each mutates one result and leaves the others right. What comes out right again is no mutant."""
+def _answers(task: Task, draw: Draw, change: Misread, exact: Wrong | None) -> Iterator[tuple[str, Wrong]]:
+    """What a kernel that misreads its inputs answers, in the types of the right results. What comes out right again is no mutant."""
+    if exact is None or same(exact, draw.exact):
+        return
     results = task.signature.results
+    made = _typed(exact, draw.working)
+    if not change.fine:
+        yield change.name, made
+        return
     for place, name in enumerate(results):
-        right = one.working[place]
-        for label, change in _changes(task, one, other, place):
-            wrong = _changed(change, right)
-            if wrong is not None:
-                parts = list(one.working)
-                parts[place] = wrong
-                yield (f"{label} ({name})" if len(results) > 1 else label), tuple(parts)
-    if len(results) > 1 and _like(one.working[0], one.working[1]) and not _same(one.working[:1], one.working[1:2]):
-        yield "swapped outputs", (one.working[1], one.working[0], *one.working[2:])
+        if str(made[place].dtype) in PRECISE and not same((exact[place],), (draw.exact[place],)):
+            label = f"{change.name} ({name})" if len(results) > 1 else change.name
+            yield label, (*draw.working[:place], made[place], *draw.working[place + 1 :])
 
 
-Change = Callable[["np.ndarray"], "np.ndarray | None"]
-
-
-def _changed(change: Change, right: np.ndarray) -> np.ndarray | None:
-    """The wrong answer in the type of the right one; None when the change does not apply, or changes nothing."""
+def _typed(found: Wrong, right: Wrong) -> Wrong:
     import numpy as np
 
-    with np.errstate(over="ignore"):  # half precision ends at 65504
-        wrong = change(right)
-        if wrong is None or wrong.shape != right.shape:
-            return None
-        found: np.ndarray = wrong.astype(right.dtype)
-    return None if np.array_equal(found, right) else found
-
-
-def _like(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype
-
-
-def _changes(task: Task, one: Draw, other: Draw, place: int) -> Iterator[tuple[str, Change]]:
-    import numpy as np
-
-    name = task.signature.results[place]
-    yield "zeros", np.zeros_like
-    yield "constant", lambda a: np.full_like(a, a.mean()) if a.size > 1 else None
-    yield "stale output", lambda a: other.working[place]
-    yield "first row only", lambda a: _cut(a, slice(1, None), 0)
-    yield "last row missing", lambda a: _cut(a, slice(-1, None), 0)
-    yield "last column missing", lambda a: _cut(a, slice(-1, None), a.ndim - 1)
-    yield "last tile missing", lambda a: _cut(a, slice(-max(1, a.shape[-1] // 8), None), a.ndim - 1) if a.ndim else None
-    yield "shifted by one", lambda a: np.roll(a, 1, axis=-1) if a.ndim and a.shape[-1] > 1 else None
-    yield "transposed", lambda a: a.T if a.ndim == 2 and a.shape[0] == a.shape[1] and a.shape[0] > 1 else None
-    yield "half precision", lambda a: a.astype(np.float16) if a.dtype in (np.float32, np.float64) else None
-    yield "off by one in a thousand", lambda a: a * 1.001 if a.dtype.kind == "f" else None
-    for source in task.signature.tensors:
-        if any(s.name == source.name for s in one.layout.slots):
-            yield f"identity of {source.name}" if source.name != name else "untouched", lambda a, s=source: _initial(one, s.name)  # type: ignore[misc]
-
-
-def _cut(array: np.ndarray, where: slice, axis: int) -> np.ndarray | None:
-    """Zeros at `where` along `axis`; None when that leaves nothing or changes nothing."""
-    if array.ndim <= max(axis, 0) or array.shape[axis] < 2:
-        return None
-    wrong: np.ndarray = array.copy()
-    wrong[tuple(where if i == axis else slice(None) for i in range(array.ndim))] = 0
-    return wrong
-
-
-def _initial(draw: Draw, name: str) -> np.ndarray:
-    slot = draw.layout.slot(name)
-    return view(draw.in_image if slot.region == "in" else draw.out_image, slot)
+    with np.errstate(all="ignore"):  # what is misread may overflow, or divide by zero
+        return tuple(a.astype(b.dtype) for a, b in zip(found, right, strict=True))

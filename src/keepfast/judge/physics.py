@@ -24,16 +24,16 @@ def bandwidth(machine: Machine, footprint: int) -> float:
     return measured[max(fitting) if fitting else min(measured)]
 
 
-def work(task: Task, draw: Draw) -> tuple[float, float]:
-    """(bytes, flops) a call must at least move and do; 0 where the task does not say."""
-    axes = dict(draw.case.axes)
+def work(task: Task, case: Case, own: tuple[float, float]) -> tuple[float, float]:
+    """(bytes, flops) a call must at least move and do; 0 where the task does not say. `own`: what limit() of reference.py said."""
+    axes = dict(case.axes)
     said = [float(parse(text, list(axes)).value(axes)) if text else 0.0 for text in (task.limit.bytes, task.limit.flops)]
-    return draw.limit[0] or said[0], draw.limit[1] or said[1]
+    return own[0] or said[0], own[1] or said[1]
 
 
 def limit_ns(task: Task, draw: Draw, machine: Machine, count: int) -> float | None:
     """Least time of one call in ns on this machine, or None when the task gives no limit."""
-    size, flops = work(task, draw)
+    size, flops = work(task, draw.case, draw.limit)
     footprint = count * (draw.layout.in_bytes + draw.layout.out_bytes)
     speed, rate = bandwidth(machine, footprint), dict(machine.ceilings).get("float32_GFLOPs", 0.0)
     times = [size / speed if speed and size else 0.0, flops / rate if rate and flops else 0.0]

@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from keepfast.errors import MachineError
 from keepfast.judge import compare, decide, physics
 from keepfast.judge.channel import Failure, RunnerSpec
-from keepfast.judge.clock import Clock, Disturbed, Timed, Timing
+from keepfast.judge.clock import Clock, Disturbed, Odd, Timed, Timing
+from keepfast.judge.ladder import Outcome, Question, Suspect, until_decided
 from keepfast.judge.reference import Reference
 from keepfast.judge.sets import Draw, view
 from keepfast.model import Calibration, CaseStanding, CaseTime, Machine, Phase, Reason, Round
@@ -23,19 +25,6 @@ PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 0.0)  # after a disturbed round, befor
 TINY_NS = 300_000  # a window shorter than this cannot be timed beside the cost of stopping
 
 Progress = Callable[[Phase, Round], None]
-
-
-class Suspect(Struct, frozen=True):
-    reason: Reason
-    detail: str
-
-
-class Outcome(Struct, frozen=True):
-    """How timing ended, with every round that was measured."""
-
-    end: decide.Decision | Failure | Suspect
-    rounds: tuple[Round, ...]
-    cases: tuple[CaseTime, ...] = ()
 
 
 class Pair(Struct, frozen=True):
@@ -53,21 +42,12 @@ class Trial:
         self.clock, self.reference, self.machine, self.progress = clock, reference, machine, progress
         self.task = reference.task
 
-    def run(self, pair: Pair, calibration: Calibration, standing: tuple[CaseStanding, ...]) -> Outcome:
+    def run(self, pair: Pair, calibration: Calibration, standing: tuple[CaseStanding, ...], rule: decide.Rule = decide.RULE) -> Outcome:
         """Measure until the decision falls."""
-        rounds: list[Round] = []
         cases = tuple(t.bank[0].case for t in pair.timed + pair.extra)
-        while True:
-            evidence = decide.Evidence(tuple(rounds), cases, pair.opponent_name)
-            step = decide.next_step(calibration, evidence, standing)
-            if isinstance(step, decide.Decision):
-                return Outcome(step, tuple(rounds), self._with_limits(step.cases, pair))
-            found = self.measure(pair, step)
-            if not isinstance(found, list):
-                return Outcome(found, tuple(rounds))
-            rounds += found
-            if impossible := self._impossible(pair, rounds):
-                return Outcome(impossible, tuple(rounds))
+        question = Question(cases, pair.opponent_name, calibration, standing, rule)
+        found = until_decided(question, lambda step: self.measure(pair, step), lambda rounds: self._impossible(pair, rounds))
+        return replace(found, cases=self._with_limits(found.cases, pair))
 
     def measure(self, pair: Pair, step: decide.Measure) -> list[Round] | Failure:
         """Rounds of one phase; the sets drawn in it go to the reference together, when no runner is left."""
@@ -78,7 +58,7 @@ class Trial:
             timing = self._once(step.phase, pair, cases)
             if isinstance(timing, Failure):
                 return timing
-            if wrong := self._odd(timing):
+            if wrong := self._odd(timing.odd):
                 return wrong
             drawn += timing.drawn
             rounds.append(timing.round)
@@ -98,6 +78,8 @@ class Trial:
             if isinstance(found, Timing) or (isinstance(found, Failure) and found.reason is not Reason.MACHINE):
                 return found
             said = found.detail
+            if isinstance(found, Disturbed) and (wrong := self._odd(found.odd)):
+                return wrong  # noise spoils times, not results
             usable = found.usable if isinstance(found, Disturbed) and found.usable else usable
             time.sleep(pause_s)
         if usable is not None:
@@ -107,12 +89,12 @@ class Trial:
             next_step="stop what else runs here (keepfast doctor names it), then try again",
         )
 
-    def _odd(self, timing: Timing) -> Failure | None:
+    def _odd(self, found: Sequence[Odd]) -> Failure | None:
         """Sets in which the arms differ by more than two right answers can: is the subject wrong?"""
-        for odd in timing.odd:
+        for odd in found:
             if odd.canary:
                 return Failure(Reason.OUT_OF_BOUNDS, f"case {odd.draw.case.name}: wrote beside its outputs while timed", True)
-        return self._verified([(odd.draw, odd.got) for odd in timing.odd])
+        return self._verified([(odd.draw, odd.got) for odd in found])
 
     def _verified(self, drawn: Sequence[tuple[Draw, object]]) -> Failure | None:
         """The reference's word on timed sets. Right in the check and wrong in the clock is a trick of its own."""
@@ -138,7 +120,5 @@ class Trial:
         return None
 
     def _with_limits(self, cases: tuple[CaseTime, ...], pair: Pair) -> tuple[CaseTime, ...]:
-        from msgspec.structs import replace
-
         known = {t.name: physics.limit_ns(self.task, t.bank[0], self.machine, t.count) for t in pair.timed + pair.extra}
         return tuple(replace(c, limit_ns=known.get(c.case)) for c in cases)

@@ -17,6 +17,7 @@ SUFFIXES_C = (".c",)
 SUFFIXES_CPP = (".cpp", ".cc", ".cxx")
 SHARED = ("-fPIC", "-shared", "-fvisibility=hidden", "-falign-functions=64", "-falign-loops=32", "-Wl,--build-id=none", "-Wl,-z,defs")
 REPRODUCIBLE = ("-ffile-prefix-map={tree}/=", "-ffile-prefix-map={generated}/=", "-ffile-prefix-map={scratch}=.")
+STATELESS = ("-nostartfiles", "-Wl,-z,relro,-z,now")  # then nothing is writable but what a source asks for, see judge/rules.py
 MESSAGES = ("-fdiagnostics-color=never", "-fmax-errors=20")
 
 
@@ -32,7 +33,8 @@ class C:
         include = [f"-I{{tree}}/{folder}" for folder in task.build.include]
         gcc = native.cpp_compiler() if cpp else native.compiler()
         argv = [
-            str(gcc), *task.build.flags, *SHARED, *REPRODUCIBLE, *MESSAGES, "-I{generated}", *include,
+            str(gcc), *task.build.flags, *SHARED, *(STATELESS if task.rules.no_state else ()), *REPRODUCIBLE, *MESSAGES,
+            "-I{generated}", *include,
             *(f"{{tree}}/{source}" for source in sources), "{generated}/shim.c", "-o", f"{{scratch}}/{OUTPUT}",
             *task.build.libs, *(("-lstdc++",) if cpp else ()), "-Wl,--as-needed", "-lm",
         ]  # fmt: skip

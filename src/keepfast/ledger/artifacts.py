@@ -42,12 +42,16 @@ def put(folder: Path, data: bytes) -> str:
 
 
 def get(folder: Path, name: str) -> bytes:
-    """The bytes stored under `name`; UsageError when there are none."""
+    """The bytes stored under `name`; UsageError when there are none, or when they are not what was stored."""
     target = folder / FOLDER / name
     if not NAME.fullmatch(name) or not target.is_file():
         raise UsageError(f"no artifact {name[:16]} here", where=str(target.parent), next_step="keepfast gc may have dropped it")
     with errors(target):
-        return target.read_bytes()
+        data = target.read_bytes()
+    if hashlib.sha256(data).hexdigest() != name:
+        step = "it was changed on the disk: remove the file; what named it has to be made again"
+        raise UsageError(f"artifact {name[:16]} is not what was stored under that name", where=str(target), next_step=step)
+    return data
 
 
 def drop(folder: Path, needed: Collection[str], now: float) -> Dropped:

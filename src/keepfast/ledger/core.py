@@ -106,14 +106,22 @@ class Ledger(Mail):
             self._append_rest(run_id, experiment)
 
     def _append_rest(self, run_id: str, experiment: Experiment) -> None:
-        if experiment.dollars or experiment.tokens:
-            sql = "INSERT INTO costs (run, n, who, dollars, tokens) VALUES (?, ?, ?, ?, ?)"
-            self._store.execute(sql, run_id, experiment.n, text(experiment.proposer), experiment.dollars, experiment.tokens)
+        self._settle_costs(run_id, experiment)
         if experiment.idea is not None:
             state = "kept" if experiment.verdict.kept else "trying"
             sql = "UPDATE ideas SET state = ? WHERE n = ? AND state IN ('open', 'trying') AND task = (SELECT task FROM runs WHERE id = ?)"
             self._store.execute(sql, state, experiment.idea, run_id)
         self.add_event(run_id, Event("verdict", experiment=experiment))
+
+    def _settle_costs(self, run_id: str, experiment: Experiment) -> None:
+        """Give the experiment the costs of its proposer that waited for it, and write down what of its own cost is not there yet."""
+        who = text(experiment.proposer)
+        self._store.execute("UPDATE costs SET n = ? WHERE run = ? AND who = ? AND n = 0", experiment.n, run_id, who)
+        sql = "SELECT COALESCE(SUM(dollars), 0), COALESCE(SUM(tokens), 0) FROM costs WHERE run = ? AND n = ?"
+        dollars, tokens = self._store.one(sql, run_id, experiment.n)
+        rest = round(max(0.0, experiment.dollars - dollars), 9), max(0, experiment.tokens - tokens)
+        if any(rest):
+            self.add_cost(run_id, who, *rest, experiment.n)
 
     def _tip(self, run_id: str, n: int) -> str:
         row = self._store.one("SELECT n, hash FROM experiments WHERE run = ? ORDER BY n DESC LIMIT 1", run_id)

@@ -15,6 +15,7 @@ from keepfast.ledger.store import Store, decode, encode, text
 from keepfast.model import Event, Experiment, Idea, Run
 
 STATES = ("open", "trying", "kept", "dead")
+NOTES = ("turn", "switch", "idea", "try", "returned", "e2e")
 
 
 class Command(Struct, frozen=True):
@@ -99,6 +100,26 @@ class Mail:
         """Store an event for those who watch from outside; its id. The experiment itself is not stored twice."""
         slim = encode(replace(event, experiment=None, n=event.experiment.n if event.experiment else event.n))
         return self._store.insert("INSERT INTO events (run, stamp, record) VALUES (?, ?, ?)", run_id, time.time(), slim)
+
+    def add_turn(self, run_id: str, event: Event) -> None:
+        """Store the event of an agent's turn and its cost together. The cost waits for the proposer's next experiment."""
+        if (turn := event.turn) is None:
+            raise ValueError("an event without a turn costs nothing")
+        with self._store.transaction():
+            if turn.dollars or turn.tokens:
+                self.add_cost(run_id, turn.proposer, turn.dollars or 0.0, turn.tokens)
+            self.add_event(run_id, event)
+
+    def add_cost(self, run_id: str, who: str, dollars: float, tokens: int, n: int = 0) -> None:
+        """Write down what was spent; `n` 0: it belongs to no experiment yet."""
+        sql = "INSERT INTO costs (run, n, who, dollars, tokens) VALUES (?, ?, ?, ?, ?)"
+        self._store.execute(sql, run_id, n, text(who), dollars, tokens)
+
+    def notes(self, run_id: str) -> tuple[Event, ...]:
+        """What a roster decides from: turns, switches and calls for ideas, oldest first."""
+        rows = self._store.rows("SELECT id, record FROM events WHERE run = ? ORDER BY id", run_id)
+        found = (decode(blob, Event, f"event {i}") for i, blob in rows)
+        return tuple(e for e in found if e.kind in NOTES)
 
     def events(self, run_id: str, since: int = 0) -> tuple[Stamped, ...]:
         """Events with an id above `since`, oldest first. A `verdict` carries its experiment, without rounds."""

@@ -168,7 +168,7 @@ def decode(blob: bytes, kind: type[T], where: str) -> T:
     """The record in `blob`; LedgerError when it is not one."""
     try:
         return msgspec.msgpack.decode(blob, type=kind)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise LedgerError(f"holds a record that cannot be read: {error}", where=where, next_step="keepfast doctor") from error
 
 

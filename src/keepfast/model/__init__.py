@@ -16,8 +16,11 @@ from keepfast.model.records import (
     Experiment,
     Idea,
     Run,
+    Switch,
+    TurnNote,
 )
 from keepfast.model.task import (
+    GPU_LANGUAGES,
     Arg,
     Argument,
     Baseline,
@@ -25,6 +28,7 @@ from keepfast.model.task import (
     Build,
     Candidate,
     Case,
+    Dispatch,
     File,
     Files,
     Goal,
@@ -57,6 +61,7 @@ from keepfast.model.verdict import (
 )
 
 __all__ = [
+    "GPU_LANGUAGES",
     "SENTENCES",
     "Arg",
     "Argument",
@@ -72,6 +77,7 @@ __all__ = [
     "CaseStanding",
     "CaseTime",
     "Direct",
+    "Dispatch",
     "End",
     "Estimate",
     "Event",
@@ -94,9 +100,11 @@ __all__ = [
     "Run",
     "Rung",
     "Signature",
+    "Switch",
     "Task",
     "Tolerance",
     "Tunables",
+    "TurnNote",
     "Verdict",
     "percent",
 ]

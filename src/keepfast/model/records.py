@@ -23,6 +23,7 @@ class Experiment(Struct, frozen=True):
     structure: str = ""  # hash of the editable files with tunable values removed
     dollars: float = 0.0
     tokens: int = 0
+    edit: str = ""  # artifact of the turn that it comes from: what is in no experiment is still to be judged
 
 
 class Direct(Struct, frozen=True):
@@ -90,8 +91,47 @@ class Idea(Struct, frozen=True):
     why: str = ""
 
 
+class TurnNote(Struct, frozen=True):
+    """One turn of an agent as it is written down: how it ended and what it cost. What it edited is in the experiment that follows."""
+
+    proposer: str
+    outcome: str  # a value of propose.agent.Outcome
+    n: int  # number of the experiment that was in the making
+    parent: int  # experiment number of the champion then
+    idea: int | None = None
+    detail: str = ""
+    dollars: float | None = None  # None: nobody knows
+    tokens: int = 0
+    seconds: float = 0.0
+    when: float = 0.0  # unix time of its end
+    until: float | None = None  # unix time at which a rate limit resets
+    session: str = ""  # of a conversation that can go on
+    version: str = ""
+    edit: str = ""  # artifact that holds what it edited, until that is an experiment
+
+
+class Switch(Struct, frozen=True):
+    """A decision of the roster about one proposer.
+
+    `state`: on | off | asleep | demoted | broke is how it stands from now on; fresh | takes-over | counted is said once.
+    """
+
+    proposer: str
+    state: str
+    why: str
+    n: int = 0  # number of the experiment that was in the making
+    until: float | None = None  # unix time, with asleep
+
+
 class Event(Struct, frozen=True):
-    """Progress, for whoever watches. `kind` is one of: run, calibrate, baseline, propose, rung, round, verdict, direct, note, end."""
+    """Progress, for whoever watches.
+
+    `kind` is one of: run, calibrate, baseline, propose, turn, switch, idea, try, returned, rung, round, verdict, direct, e2e, aa,
+    certify, note, end.
+    With kind e2e `about` is the artifact that holds the proof, and `n` the experiment that was proven.
+    With kind aa `about` is the artifact that holds stock against stock in an engine; it belongs to no run.
+    With kind certify `about` is the artifact that holds a routing table, or what was measured for one so far.
+    """
 
     kind: str
     text: str = ""
@@ -100,3 +140,6 @@ class Event(Struct, frozen=True):
     numbers: tuple[tuple[str, float], ...] = field(default=())
     direct: Direct | None = None  # with kind direct
     calibration: Calibration | None = None  # with kind calibrate
+    turn: TurnNote | None = None  # with kind turn
+    switch: Switch | None = None  # with kind switch
+    about: str = ""  # with kind try: the id of the question it answers; with kind returned: the edit that its author gets back

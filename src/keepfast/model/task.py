@@ -54,6 +54,8 @@ class Signature(Struct, frozen=True):
 
 # --------------------------------------------------------------------------------------------- the task
 
+GPU_LANGUAGES = ("triton", "cuda", "torch", "cute")  # what the GPU judge judges; all others are the CPU judge's
+
 
 class Case(Struct, frozen=True):
     """Values for every axis; `weight` is normalised over the timed cases."""
@@ -93,9 +95,20 @@ class Budget(Struct, frozen=True):
     dry: int | None = None  # stop after so many experiments in a row without a keep
 
 
+FLOORS = {"fp64": ("fp32", 24), "fp32": ("tf32", 11), "tf32": ("bf16", 8), "fp16": ("bf16", 8), "bf16": ("fp8", 4)}
+"""`[rules] precision_floor`, and what is just below each: its name, and the bits of its significand, the leading one counted."""
+
+
 class Rules(Struct, frozen=True):
+    """`[rules]`: told to the proposer, and held to by the judge."""
+
     cuda_graphs: str = "allowed"
-    library_kernels: str = "allowed"
+    library_kernels: str = "allowed"  # allowed | forbidden | the largest share of GPU time they may take, e.g. "0.2"
+    languages: tuple[str, ...] = ()  # GPU: kernels of no other language or origin may be launched, libraries aside; (): any share is fine
+    min_axis: tuple[tuple[str, int], ...] = ()  # a case has to reach so far
+    precision_floor: str = ""  # a name of FLOORS; "": the error budget alone
+    no_state: bool = False  # nothing that a call could write and a later one read
+    prepare: str = ""  # "" | forbidden: no `prepare` beside the entry | step: see Task.prepare
 
 
 class Limit(Struct, frozen=True):
@@ -120,10 +133,59 @@ class Tolerance(Struct, frozen=True):
     scale: float = 1.0  # widens the whole error budget; 1 is the default and what should be used
 
 
+class Engine(Struct, frozen=True):
+    """`[engine]`: the real engine that a keep is proven in. Cells are (phase, context, batch); docs/e2e.md says what the rest means."""
+
+    kind: str  # transformers | command
+    model: str
+    slot: str  # "" for a command
+    device: str
+    dtype: str
+    cells: tuple[tuple[str, int, int], ...]
+    rounds: int
+    worst_cell: float  # share of time that a cell may lose
+    memory: float  # share of stock's peak that may be added
+    unshown: tuple[str, ...] = ()  # accepted without evidence
+    every: int = 0  # prove every so many keeps of a run; 0: only when asked
+    only: str = ""
+    python: str = ""  # interpreter with torch and transformers, "" for this one
+    argv: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    server: tuple[str, ...] = ()
+    ready: str = "/health"
+    patched_args: tuple[str, ...] = ()
+    patched_env: tuple[tuple[str, str], ...] = ()
+    reader: str = ""
+    engaged: str = ""
+    limit_seconds: float = 1800.0
+    attention: str = "sdpa"  # of the library, in stock and beside the kernel
+    compile: str = ""  # "" | default | max-autotune: of every arm
+    steps: int = 20
+    tokens: int = 32  # teacher-forced positions
+    float32: bool = True  # the null has a run in float32
+    weights: str = "sensitive"  # of a model without a checkpoint: sensitive | library
+    opponents: tuple[str, ...] = ()  # further stock configurations that must not be faster: "sdpa_gqa max-autotune"
+    rows: int = 0  # of the slot linear: of input at most, more are stock's; 0: any
+
+
+class Dispatch(Struct, frozen=True):
+    """`[dispatch]`: which axes a router sees when a call comes, which it does not, and where the champion is held against its fallbacks.
+
+    `visible` and `hidden` both empty: an axis that shapes of arguments tell is visible. Values of an axis in `grid` are numbers, or an
+    expression over other axes. `fallbacks`: baselines, what is stock first; empty: all.
+    """
+
+    visible: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    grid: tuple[tuple[str, tuple[int, ...] | str], ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    rounds: int = 6
+
+
 class Baseline(Struct, frozen=True):
     name: str
     path: str  # relative to the task folder
-    language: str  # c | python
+    language: str  # c | python (CPU); torch | cuda (GPU: `.py`, `.cu`)
 
 
 class Task(Struct, frozen=True):
@@ -153,10 +215,17 @@ class Task(Struct, frozen=True):
     oracle: str  # reference | frozen  ("frozen": same as before, not proven right)
     hash: str  # task.toml less budget, reference, baselines
     prepare: str = ""  # "step": a `prepare` beside the entry runs before each call, inside the clock (GPU judge only)
+    engine: Engine | None = None
+    dispatch: Dispatch = Dispatch()
 
     @property
     def timed(self) -> tuple[Case, ...]:
         return tuple(c for c in self.cases if c.timed)
+
+    @property
+    def gpu(self) -> bool:
+        """Whether this task is for the GPU judge."""
+        return any(name in GPU_LANGUAGES for name in self.languages)
 
     def weights(self) -> tuple[float, ...]:
         total = sum(c.weight for c in self.timed)
@@ -200,6 +269,9 @@ class Proposal(Struct, frozen=True):
     change: Patch | Files | Tunables
     source: str = ""  # e.g. deck/006-remember.patch
     idea: int | None = None
+    dollars: float = 0.0  # what making it cost, as far as is known; turns that led to nothing included
+    tokens: int = 0
+    edit: str = ""  # artifact of the turn that it comes from, see TurnNote.edit
 
 
 class Candidate(Struct, frozen=True):

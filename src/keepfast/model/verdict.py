@@ -21,6 +21,7 @@ class Reason(StrEnum):
 
     START = "start"
     FASTER = "faster"
+    TRIED = "tried"
     SLOWER = "slower"
     NO_GAIN = "no-gain"
     AMBIGUOUS = "ambiguous"
@@ -34,6 +35,10 @@ class Reason(StrEnum):
     NO_CHANGE = "no-change"
     BAD_TUNABLES = "bad-tunables"
     LANGUAGE = "language"
+    RULE = "rule"
+    GRAPHS = "cuda-graphs"
+    NOT_A_PLAN = "not-a-plan"
+    UNSTABLE_PLAN = "unstable-plan"
     BUILD = "does-not-compile"
     BUILD_LIMIT = "build-limit"
     LOAD = "does-not-load"
@@ -58,6 +63,7 @@ SENTENCES: dict[Reason, tuple[Kind, str]] = {
     Reason.START: (Kind.KEEP, "the kernel the run began with"),
     Reason.FASTER: (Kind.KEEP, "faster in the confirm rounds, which alone are claimed"),
     Reason.CLEARED: (Kind.KEEP, "a human cleared the suspicion"),
+    Reason.TRIED: (Kind.REVERT, "only tried: one screening round, no verdict"),
     Reason.SLOWER: (Kind.REVERT, "slower in the screening round"),
     Reason.NO_GAIN: (Kind.REVERT, "no measurable gain"),
     Reason.AMBIGUOUS: (Kind.REVERT, "the interval spans the margin: not proven faster"),
@@ -71,13 +77,17 @@ SENTENCES: dict[Reason, tuple[Kind, str]] = {
     Reason.DOES_NOT_APPLY: (Kind.REJECT, "the patch does not apply to the champion"),
     Reason.BAD_TUNABLES: (Kind.REJECT, "a tunable outside its declared values or constraints"),
     Reason.LANGUAGE: (Kind.REJECT, "not in the language asked for"),
+    Reason.RULE: (Kind.REJECT, "breaks a rule of the task"),
+    Reason.GRAPHS: (Kind.REJECT, "cannot run inside a CUDA graph"),
+    Reason.NOT_A_PLAN: (Kind.REJECT, "does something that a launch plan cannot say"),
+    Reason.UNSTABLE_PLAN: (Kind.REJECT, "launches something else the second time"),
     Reason.BUILD: (Kind.REJECT, "does not compile"),
     Reason.BUILD_LIMIT: (Kind.REJECT, "compiling took too long or too much"),
     Reason.LOAD: (Kind.REJECT, "does not load"),
     Reason.CRASH: (Kind.REJECT, "crashed"),
     Reason.HANG: (Kind.REJECT, "did not come back"),
     Reason.WRONG: (Kind.REJECT, "wrong result"),
-    Reason.STATEFUL: (Kind.REJECT, "an old answer came back for new contents"),
+    Reason.STATEFUL: (Kind.REJECT, "the answer depends on earlier calls"),
     Reason.UNSTABLE: (Kind.REJECT, "varies from call to call more than rounding can"),
     Reason.LATE: (Kind.REJECT, "the result was still being written after the call returned"),
     Reason.OUT_OF_BOUNDS: (Kind.REJECT, "wrote outside what the signature lets it write"),

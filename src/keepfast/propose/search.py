@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from keepfast.errors import TaskError, UsageError
-from keepfast.model import Experiment, Kind, Proposal, Tunables, Verdict
+from keepfast.model import Experiment, Kind, Proposal, Tunables
 from keepfast.propose.base import Brief, settled, structure_hash
+from keepfast.propose.ideas import measure
 from keepfast.task import tunables
 
 if TYPE_CHECKING:
@@ -153,20 +154,12 @@ def _axis(name: str, choices: tuple[tunables.Value, ...]) -> _Axis:
     return _Axis(name, tuple(sorted(numbers)) if ordered else choices, ordered)
 
 
-def _measured(verdict: Verdict) -> float | None:
-    """The best figure there is for a trial, against the champion of its time; None for one that failed or is under suspicion."""
-    if verdict.kind not in (Kind.KEEP, Kind.REVERT):
-        return None
-    estimate = verdict.gain or verdict.test
-    return estimate.d if estimate else verdict.screen
-
-
 def totals(history: tuple[Experiment, ...]) -> dict[int, float]:
     """Log-ratio against the start of every keep, by experiment number, 0.0 for the start: sums of gains, to guide a search only."""
     found = {0: 0.0}
     for e in history:
         if e.verdict.kept:
-            found[e.n] = found.get(e.parent, 0.0) + (_measured(e.verdict) or 0.0)
+            found[e.n] = found.get(e.parent, 0.0) + (measure(e.verdict) or 0.0)
     return found
 
 
@@ -174,7 +167,7 @@ def _value(trial: Experiment, total: dict[int, float]) -> float | None:
     """What the study is told: the total of the champion of the time plus the measured d; None for a failed trial."""
     if trial.verdict.kept:
         return total[trial.n]
-    d = _measured(trial.verdict)
+    d = measure(trial.verdict)
     return None if d is None else total.get(trial.parent, 0.0) + d
 
 

@@ -263,6 +263,12 @@ class Repo:
             raise failure(self.root, "fast-import", said.err)
         return said.out.decode().split()[-1]
 
+    def who(self) -> str:
+        """Name and mail of whom git takes for its user here, `NAME <MAIL>`; "" when it knows nobody."""
+        said = [ask(self.root, ("config", "--get", f"user.{key}")) for key in ("name", "email")]
+        name, mail = (one.out.decode("utf-8", "replace").strip() if not one.code else "" for one in said)
+        return f"{name} <{mail}>" if name and mail else name or mail
+
     # ---------------------------------------------------------------------------------- parts of finalize
 
     def _user(self) -> str:

@@ -37,6 +37,36 @@ def apply(diff: str, files: tuple[File, ...], strip: int = 1, directory: str = "
             raise LedgerError(f"the temporary folder cannot be used: {error.strerror}", where=name, next_step="df; set TMPDIR") from error
 
 
+def merge(ours: bytes, base: bytes, theirs: bytes) -> bytes | str:
+    """What `theirs` changed in `base`, made in `ours`; or the lines of `ours` that both changed, as in "lines 3 to 8"."""
+    with tempfile.TemporaryDirectory(prefix="keepfast-merge-") as name:
+        top = Path(name).resolve()
+        try:
+            _write(top, (File("ours", ours), File("base", base), File("theirs", theirs)))
+            said = ask(top, ("merge-file", "-p", "ours", "base", "theirs"), env=_alone(top))
+        except OSError as error:
+            raise LedgerError(f"the temporary folder cannot be used: {error.strerror}", where=name, next_step="df; set TMPDIR") from error
+    if said.code == 0:
+        return said.out
+    return _conflicts(said.out) if said.code < 128 else "it cannot be merged line by line"
+
+
+def _conflicts(merged: bytes) -> str:
+    """Where git left both versions, in lines of ours."""
+    places, line, mine, began = list[str](), 0, True, 0
+    for one in merged.splitlines():
+        if one.startswith(b"<<<<<<< "):
+            began = line + 1
+        elif one.startswith(b"=======") and began:
+            mine = False
+            places.append(f"line {began}" if line <= began else f"lines {began} to {line}")
+        elif one.startswith(b">>>>>>> "):
+            mine, began = True, 0
+        else:
+            line += mine
+    return ", ".join(places[:5])
+
+
 def strip_of(diff: str) -> int:
     """1 for paths written as git does, `a/...` and `b/...`; 0 for plain ones."""
     return 1 if PREFIXED.search(diff) else 0

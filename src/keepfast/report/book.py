@@ -10,11 +10,13 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from keepfast.errors import UsageError
-from keepfast.model import BaselineResult, Calibration, Direct, Estimate, Experiment, Goal, Idea, Kind, Reason, Run, Task
+from keepfast.model import BaselineResult, Calibration, Direct, Estimate, Event, Experiment, Goal, Idea, Kind, Reason, Run, Task
+from keepfast.model.proof import Proof
 from keepfast.report import numbers
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ class Book(Struct, frozen=True):
     calibration: Calibration | None = None
     ideas: tuple[Idea, ...] = ()
     task: Task | None = None  # None when the folder is gone or has changed since
+    notes: tuple[Event, ...] = ()  # turns of agents and switches of the roster, oldest first
+    proofs: tuple[tuple[int, Proof], ...] = ()  # (experiment, its newest proof in an engine), in the order of experiments
 
 
 class Total(Struct, frozen=True):
@@ -58,6 +62,7 @@ class Point(Struct, frozen=True):
 
 def read(ledger: Ledger, run: Run, task: Task | None = None) -> Book:
     """The whole run without raw rounds (those of 10,000 experiments are not needed to report on them)."""
+    notes = tuple(ledger.notes(run.id))
     return Book(
         run=run,
         experiments=tuple(ledger.experiments(run.id)),
@@ -66,7 +71,22 @@ def read(ledger: Ledger, run: Run, task: Task | None = None) -> Book:
         calibration=ledger.calibration(run.machine.hash, run.task_hash),
         ideas=tuple(ledger.ideas(run.task)),
         task=task,
+        notes=notes,
+        proofs=proofs(ledger, notes),
     )
+
+
+def proofs(ledger: Ledger, notes: tuple[Event, ...]) -> tuple[tuple[int, Proof], ...]:
+    """(experiment, its newest proof in an engine), in the order of experiments. A proof whose artifact is gone is left out."""
+    found: dict[int, Proof] = {}
+    for event in notes:
+        if event.kind != "e2e" or not event.about:
+            continue
+        try:
+            found[event.n] = msgspec.json.decode(ledger.artifact(event.about), type=Proof)
+        except (UsageError, msgspec.DecodeError):
+            continue
+    return tuple(sorted(found.items()))
 
 
 def lineage(ledger: Ledger, run: Run, experiment: Experiment) -> Book:

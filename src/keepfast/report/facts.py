@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from keepfast.model import BaselineResult, CaseTime, Direct, Estimate, Experiment, Fact, Idea, Machine, Round, Rung
 from keepfast.report import book as books
-from keepfast.report import text
+from keepfast.report import proposers, text
 from keepfast.report.book import Book, Tally
 from keepfast.report.numbers import percent_of, ratio
+from keepfast.report.proposers import ProposerFact
 
 
 class Number(Struct, frozen=True):
@@ -160,6 +161,30 @@ class Report(Struct, frozen=True):
     ideas: tuple[Idea, ...]
     doubts: str
     html: str | None
+    proposers: tuple[ProposerFact, ...] = ()
+
+
+class SwitchFact(Struct, frozen=True):
+    """A decision of the roster. `n`: number of the experiment that was in the making."""
+
+    n: int
+    proposer: str
+    state: str
+    why: str
+    until_unix: float | None
+
+
+class Roster(Struct, frozen=True):
+    """`roster`. `budget_dollars` null: no budget of money; `unknown_turns`: turns whose cost nobody knows."""
+
+    schema: str
+    run: str
+    proposers: tuple[ProposerFact, ...]
+    switches: tuple[SwitchFact, ...]
+    dollars: float
+    tokens: int
+    unknown_turns: int
+    budget_dollars: float | None
 
 
 class Ideas(Struct, frozen=True):
@@ -300,7 +325,16 @@ def report(book: Book, *, schema: str = "keepfast.report/1", holder: str = "", h
         ideas=book.ideas,
         doubts=text.doubts(book),
         html=html,
+        proposers=proposers.facts(book),
     )
+
+
+def roster(book: Book) -> Roster:
+    dollars, tokens, unknown = proposers.paid(book)
+    said = (e.switch for e in book.notes if e.switch is not None)
+    switches = tuple(SwitchFact(s.n, s.proposer, s.state, s.why, s.until) for s in said)
+    budget = book.task.budget.dollars if book.task else None
+    return Roster("keepfast.roster/1", book.run.id, proposers.facts(book), switches, _round(dollars), tokens, unknown, budget)
 
 
 def _machine(m: Machine) -> MachineFact:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 STYLES = {Kind.KEEP: "bold green", Kind.REVERT: "dim", Kind.REJECT: "yellow", Kind.SUSPECT: "bold magenta", Kind.VOID: "dim"}
-LABELS = {"calibrate": "noise", "baseline": "versus"}
+LABELS = {"calibrate": "noise", "baseline": "versus", "switch": "roster", "turn": "agent", "returned": "back"}
+SAID = ("calibrate", "baseline", "note", "direct", "turn", "switch", "idea", "returned")
 WIDEST = 160
 
 
@@ -90,7 +91,7 @@ class Live:
             self._verdict(fresh)
         elif event.direct is not None:
             self._print(f"{'':>3}  direct   {direct_text(event.direct)}")
-        elif event.kind in ("calibrate", "baseline", "note", "direct") and event.text:
+        elif event.kind in SAID and event.text:
             self._print(f"{'':>3}  {LABELS.get(event.kind, event.kind):<7}  {line(event.text)}")
 
     def _verdict(self, experiment: Experiment) -> None:
@@ -182,6 +183,8 @@ def activity(event: Event, trying: Event) -> str:
     if event.kind == "round":
         gain = f" {facts['gain']:+.1f} %" if "gain" in facts else ""
         return f"{trying.n:>3}  {line(trying.text)}: {line(event.text)} round{gain}"
+    if event.kind == "try":
+        return f"{event.n:>3}  {line(event.about)} tries: {line(event.text)}"
     return f"     {line(event.text)}" if event.kind in ("calibrate", "baseline") else ""
 
 

@@ -6,11 +6,12 @@ import math
 
 from keepfast.model import SENTENCES, CaseTime, Experiment, Idea, Kind, Phase, Reason, Round, Rung, Verdict
 from keepfast.report import book as books
-from keepfast.report import numbers, text
+from keepfast.report import numbers, suspects, text
 from keepfast.report.book import Book
 from keepfast.report.escape import clip, line, pad
 
 LADDER = ("guard", "build", "correct", "time")
+ON_A_GPU = ("guard", "build", "plan", "correct", "rules", "time")
 INDENT = 9
 
 
@@ -74,7 +75,8 @@ def _rungs(verdict: Verdict, columns: int) -> list[list[str]]:
     if not failed and verdict.detail:
         out.append(_row("why", line(verdict.detail), columns))
     reached = {r.name for r in verdict.rungs}
-    return out + [_row(name, "not reached", columns) for name in LADDER if failed and name not in reached]
+    ladder = ON_A_GPU if "plan" in reached else LADDER
+    return out + [_row(name, "not reached", columns) for name in ladder if failed and name not in reached]
 
 
 def _rung(rung: Rung, verdict: Verdict, columns: int) -> list[str]:
@@ -88,7 +90,8 @@ def _numbers(book: Book, experiment: Experiment, columns: int) -> list[list[str]
     verdict = experiment.verdict
     rows = [_row("gain", words, columns) for words in [gain_text(verdict)] if words]
     rows += [_row("", words, columns) for words in [_on_the_way(verdict)] if words]
-    rows += [_cases(verdict.cases, columns)] if verdict.cases else []
+    told = _evidence(verdict, columns) if verdict.kind is Kind.SUSPECT else _cases(verdict.cases, columns)
+    rows += [told] if verdict.cases else []
     rows += [_row("total", words, columns) for words in _totals(book, experiment)]
     rows += [_row("noise", words, columns) for words in [noise_text(verdict)] if words]
     return rows
@@ -113,10 +116,18 @@ def _on_the_way(verdict: Verdict) -> str:
 
 
 def _cases(cases: tuple[CaseTime, ...], columns: int) -> list[str]:
+    if not cases:
+        return []
     opponent = line(cases[0].estimate.opponent)
     head = f"{pad('case', 16)} {'one call':>9}  {'opponent':>9}  {'gain':<24} rounds  of limit"
     rows = [_case(c) for c in cases]
     return [*_row("cases", f"against {opponent}", columns), *(" " * INDENT + clip(r, columns - INDENT) for r in [head, *rows])]
+
+
+def _evidence(verdict: Verdict, columns: int) -> list[str]:
+    """For a suspect: claim, opponent and limit beside each other; `!` marks what the machine does not allow."""
+    lines = suspects.evidence(verdict.cases, columns - INDENT)
+    return [*_row("evidence", "claimed, and what this machine allows", columns), *(" " * INDENT + one for one in lines)]
 
 
 def _case(case: CaseTime) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from keepfast.model import Direct, Experiment, Idea
+from keepfast.model import Direct, Experiment, Idea, Kind
 from keepfast.report import book as books
-from keepfast.report import numbers, text
+from keepfast.report import e2e, numbers, proposers, text
 from keepfast.report.book import Book
 from keepfast.report.escape import fold, line
 
@@ -22,6 +22,7 @@ def end(book: Book, why: str, report: Path | None = None, columns: int = text.CO
         ("", text.tally_line(books.tally(book.experiments))),
         ("report", _short(report) if report else ""),
         ("code", code_text(book)),
+        ("e2e", e2e.survived(book.proofs)),
         ("doubt", text.doubts(book)),
         ("next", text.next_step(book) if book.run.state not in ("goal", "deck-done") else ""),
     ]
@@ -38,6 +39,9 @@ def morning(book: Book, report: Path | None = None, columns: int = text.COLUMNS)
         ("goal", books.goal_text(book.run, book.task)),
         *(("over", baseline_text(d)) for d in books.over_baseline(book.experiments, book.directs)[1:]),
         ("limit", limits_text(book)),
+        ("e2e", e2e.survived(book.proofs)),
+        ("", e2e.newest(book.proofs)),
+        ("pace", pace_text(book)),
         ("cost", cost_text(book)),
         *(("idea", words) for words in _earned(book)),
         ("doubt", text.doubts(book)),
@@ -45,7 +49,17 @@ def morning(book: Book, report: Path | None = None, columns: int = text.COLUMNS)
         ("code", code_text(book)),
         ("next", f"keepfast show {best.n} --diff   |   keepfast finalize" if (best := books.champion(book.experiments)) else ""),
     ]
-    return [*_rows(rows, columns), "", *keep_table(book, columns)]
+    many = len(proposers.facts(book)) > 1 or any(e.turn for e in book.notes)
+    who = ["", *proposers.table(book, columns)] if many else []
+    return [*_rows(rows, columns), *who, "", *keep_table(book, columns)]
+
+
+def roster(book: Book, columns: int = text.COLUMNS) -> list[str]:
+    """`keepfast roster`: the proposers, the money, and what was decided about them."""
+    said = proposers.switches(book.notes, columns)
+    cost = [f"cost      {words}"] if (words := cost_text(book)) else []
+    shown = proposers.table(book, columns) if proposers.facts(book) else ["nobody has proposed anything yet"]
+    return [*shown, *(["", *cost] if cost else []), *(["", "   n  switches, newest last", *said] if said else [])]
 
 
 def _rows(rows: list[tuple[str, str]], columns: int) -> list[str]:
@@ -89,10 +103,29 @@ def limits_text(book: Book) -> str:
     return f"of the measured limit of this machine: {', '.join(shares)}" if shares else ""
 
 
+def pace_text(book: Book) -> str:
+    """How many experiments were kept or refused with proof in an hour of judging, and how busy the judge was; empty before there are a
+    few."""
+    judged = [e for e in book.experiments[1:] if e.verdict.kind in (Kind.KEEP, Kind.REVERT, Kind.REJECT)]
+    hours = sum(e.seconds for e in judged) / 3600
+    busy = sum(e.seconds for e in book.experiments)
+    if len(judged) < 3 or not hours:
+        return ""
+    pace = f"{len(judged) / hours:,.0f} keeps or refusals proven an hour{' of the GPU' if book.run.machine.gpu else ''}"
+    return f"{pace}; the judge was busy {100 * min(1.0, busy / took):.0f} % of the time" if (took := books.elapsed(book)) else pace
+
+
 def cost_text(book: Book) -> str:
-    """Money and tokens; empty when the proposers cost nothing."""
-    dollars, tokens = sum(e.dollars for e in book.experiments), sum(e.tokens for e in book.experiments)
-    return f"${dollars:,.2f}, {tokens:,} tokens" if dollars or tokens else ""
+    """Money and tokens, of the budget and for a kept per cent; empty when the proposers cost nothing."""
+    dollars, tokens, unknown = proposers.paid(book)
+    if not (dollars or tokens or unknown):
+        return ""
+    most = book.task.budget.dollars if book.task else None
+    spent = f"${dollars:,.2f}{f' of ${most:,.2f}' if most else ''}, {tokens:,} tokens"
+    blind = f", and {numbers.count(unknown, 'turn')} whose cost is unknown" if unknown else ""
+    gain = sum(max(0.0, f.gain_percent) for f in proposers.facts(book) if f.dollars or f.unknown)
+    each = f"; ${dollars / gain:,.2f} for a kept per cent" if gain and dollars and not unknown else ""
+    return spent + blind + each
 
 
 def _earned(book: Book) -> list[str]:

@@ -66,6 +66,8 @@ def sentence(experiment: Experiment) -> str:
 
     verdict, title = experiment.verdict, experiment.title
     words = SENTENCES[verdict.reason][1]
+    if verdict.reason is Reason.CLEARED and verdict.detail:
+        return f"{title or words} ({verdict.detail})"
     if verdict.kind is Kind.KEEP:
         return title or words
     if verdict.kind is Kind.REVERT:
@@ -217,6 +219,8 @@ def doubts(book: Book) -> str:
     total = books.total(book.experiments, book.directs)
     if total and not total.direct:
         out.append("the total was not measured directly")
+    if hand := [e for e in book.experiments if e.verdict.reason is Reason.CLEARED]:
+        out.append(f"cleared by hand: {', '.join(f'experiment {e.n}' for e in hand[:4])}")
     return "; ".join(out)
 
 

@@ -1,6 +1,6 @@
 """What the values of task.toml must satisfy among themselves: axes, cases, arguments, goals, expressions.
 
-Must not touch the disk; `places` does what needs files. Also says what a CPU judge has to refuse.
+Must not touch the disk; `places` does what needs files. Also says what no judge of ours can judge yet.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from keepfast import dtypes, expr
 from keepfast.errors import TaskError, nearest
-from keepfast.model import Argument, Case, Signature, Task
-from keepfast.task import cproto
+from keepfast.model import Argument, Build, Case, Signature, Task
+from keepfast.model.task import GPU_LANGUAGES
+from keepfast.task import rules
 from keepfast.task.file import ArgumentKeys, Source
 from keepfast.task.signature import reserved
 
@@ -154,16 +157,20 @@ def _unfit_role(signature: Signature, name: str, keys: ArgumentKeys) -> str | No
 
 
 def numbers(source: Source) -> None:
-    """Goal, budget, threads, rules and the expressions."""
+    """Goal, budget, threads and the expressions."""
     _positive(source)
     keys = source.keys
     one_of(source, ("goal", "over"), keys.goal.over, ("baseline", "start"))
-    one_of(source, ("rules", "cuda_graphs"), keys.rules.cuda_graphs, ("allowed", "required", "forbidden"))
-    one_of(source, ("rules", "library_kernels"), keys.rules.library_kernels, ("allowed", "forbidden"))
     one_of(source, ("oracle",), keys.oracle, ("reference", "frozen"))
     one_of(source, ("prepare",), keys.prepare, ("", "step"))
     for path in (("limit", "bytes"), ("limit", "flops"), ("tolerance", "reduction")):
         _expression(source, path)
+
+
+def build(source: Source, *, gpu: bool) -> Build:
+    """[build], with the default of a GPU task where task.toml says nothing: nvcc gets -O3."""
+    own = "flags" in source.data.get("build", {})
+    return replace(source.keys.build, flags=("-O3",)) if gpu and not own else source.keys.build
 
 
 def _positive(source: Source) -> None:
@@ -198,32 +205,50 @@ def _expression(source: Source, path: tuple[str, str]) -> None:
         raise source.error(path, f"[{path[0]}] {path[1]}: {problem.what}", problem.next_step) from None
 
 
-# --------------------------------------------------------------------------------------------- the CPU
+# --------------------------------------------------------------------------------------------- what can be judged
 
 
-def refuse_on_cpu(task: Task) -> None:
-    """TaskError, one sentence, for what only a GPU judge can do; nothing is silently left out."""
-    why = _not_on_cpu(task)
+def refuse_unfit(task: Task) -> None:
+    """TaskError, one sentence, for what the judge of this task cannot do: nothing is silently left out.
+
+    That is the GPU judge where every language is one of a GPU, else the CPU judge.
+    """
+    why, step = _mixed(task) or (_not_on_gpu(task) if task.gpu else _not_on_cpu(task)) or ("", "")
     if why:
-        raise TaskError(why, where="task.toml", next_step="Take it out, or judge this task on a machine with a GPU judge")
+        raise TaskError(why, where="task.toml", next_step=step)
 
 
-def _not_on_cpu(task: Task) -> str | None:
-    other = [name for name in task.languages if name != "c"]
-    if other:
-        return f"the language `{other[0]}` needs a GPU judge, which this keepfast does not have yet"
+def _mixed(task: Task) -> tuple[str, str] | None:
+    gpu = [name for name in task.languages if name in GPU_LANGUAGES]
+    cpu = [name for name in task.languages if name not in GPU_LANGUAGES]
+    if not gpu or not cpu:
+        return None
+    what = f"`{cpu[0]}` is judged on a CPU and `{gpu[0]}` on a GPU: one task has languages of one kind"
+    return what, "Leave one kind in `languages`, and write a second task for the other"
+
+
+def _not_on_cpu(task: Task) -> tuple[str, str] | None:
+    step = 'Take it out, or name a language of a GPU in `languages`: "triton", "cuda", "cute", "torch"'
     for argument in task.arguments:
         if argument.role not in ("input", "weight"):
-            return f"the role `{argument.role}` of `{argument.name}` needs a GPU judge, which this keepfast does not have yet"
+            return f"the role `{argument.role}` of `{argument.name}` needs a GPU judge", step
         if argument.dtype and dtypes.by_name(argument.dtype).numpy is None:
-            return f"`{argument.name}` is {argument.dtype}, which NumPy cannot hold: it would have to be cast, so the CPU judge refuses it"
-    if task.prepare or _has_prepare(task):
-        return "a `prepare` beside the entry needs a GPU judge, which this keepfast does not have yet"
-    if task.rules.cuda_graphs == "required":
-        return '`cuda_graphs = "required"` cannot be met on a CPU'
-    return None
+            what = f"`{argument.name}` is {argument.dtype}, which NumPy cannot hold: it would have to be cast, so the CPU judge refuses it"
+            return what, step
+    if rules.not_on_cpu(task.rules, step) is None and _prepared(task):
+        return "a `prepare` beside the entry needs a GPU judge", "Take it out: weights are given to the kernel as they are"
+    return rules.not_on_cpu(task.rules, step)
 
 
-def _has_prepare(task: Task) -> bool:
+def _not_on_gpu(task: Task) -> tuple[str, str] | None:
+    if not task.entry_path.endswith(".py") and _prepared(task):
+        step = "Do that work in the call, or give the function another name"
+        return f"`{task.entry_path}` has the C ABI, and a `prepare` is called beside an entry in Python only", step
+    return rules.not_on_gpu(task.rules)
+
+
+def _prepared(task: Task) -> bool:
+    """Whether there is one beside the entry, or the task asks for one."""
     path = Path(task.root) / task.entry_path
-    return path.is_file() and "prepare" in cproto.defined(path.read_text(errors="replace"))
+    text = path.read_text(errors="replace") if path.is_file() else ""
+    return bool(task.prepare) or rules.prepares(task.entry_path, text)

@@ -13,7 +13,9 @@ import msgspec
 from msgspec import Struct, field
 
 from keepfast.errors import TaskError, nearest
-from keepfast.model import Budget, Build, Goal, Limit, Rules, Tolerance
+from keepfast.model import Budget, Build, Goal, Limit, Tolerance
+from keepfast.task.dispatch import DispatchKeys
+from keepfast.task.engine import EngineKeys
 
 NAME = "task.toml"
 MAX_BYTES = 256 * 1024
@@ -27,6 +29,16 @@ class ArgumentKeys(Struct, frozen=True):
     role: str = "input"
     refresh: str = "element"
     dtype: str = ""
+
+
+class RuleKeys(Struct, frozen=True):
+    cuda_graphs: str = "allowed"
+    library_kernels: str = "allowed"
+    languages: tuple[str, ...] = ()
+    min_axis: dict[str, int] = field(default_factory=dict)
+    precision_floor: str = ""
+    no_state: bool = False
+    prepare: str = ""
 
 
 class Keys(Struct, frozen=True):
@@ -47,19 +59,23 @@ class Keys(Struct, frozen=True):
     arguments: dict[str, ArgumentKeys] = field(default_factory=dict)
     goal: Goal = Goal()
     budget: Budget = Budget()
-    rules: Rules = Rules()
+    rules: RuleKeys = RuleKeys()
     limit: Limit = Limit()
     build: Build = Build()
     tolerance: Tolerance = Tolerance()
+    engine: EngineKeys = EngineKeys()
+    dispatch: DispatchKeys = DispatchKeys()
 
 
 SECTIONS: dict[str, type[Struct]] = {
     "goal": Goal,
     "budget": Budget,
-    "rules": Rules,
+    "rules": RuleKeys,
     "limit": Limit,
     "build": Build,
     "tolerance": Tolerance,
+    "engine": EngineKeys,
+    "dispatch": DispatchKeys,
 }
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from keepfast.errors import TaskError
-from keepfast.model import Signature, Task
-from keepfast.task import checks, file, places
+from keepfast.model import Argument, Signature, Task
+from keepfast.model.task import GPU_LANGUAGES
+from keepfast.task import checks, dispatch, engine, file, places, rules
 from keepfast.task.signature import SignatureError, parse
 
 
@@ -26,32 +27,39 @@ def load(folder: Path) -> Task:
     places.editable(source, folder, root)
     places.build(source, folder, root)
     places.oracle(source, folder)
-    places.reference(folder, _needed(keys.oracle, signature))
+    languages = checks.languages(source, entry_path)
+    gpu = any(name in GPU_LANGUAGES for name in languages)
+    arguments = checks.arguments(source, signature)
+    places.reference(folder, (*_needed(keys.oracle, signature, gpu=gpu), *_drawn_apart(signature, arguments, gpu=gpu)))
+    ruled = rules.read(source, gpu=gpu)
+    cases, baselines = checks.cases(source), places.baselines(folder, gpu=gpu)
     return Task(
         name=folder.name,
         title=keys.title or folder.name,
         folder=str(folder),
         root=str(root),
         signature=signature,
-        languages=checks.languages(source, entry_path),
+        languages=languages,
         entry_path=entry_path,
         entry_symbol=entry_symbol,
         editable=keys.editable,
         axes=keys.axes,
-        cases=checks.cases(source),
-        arguments=checks.arguments(source, signature),
+        cases=cases,
+        arguments=arguments,
         goal=keys.goal,
         budget=keys.budget,
-        rules=keys.rules,
+        rules=ruled,
         limit=keys.limit,
-        build=keys.build,
+        build=checks.build(source, gpu=gpu),
         tolerance=keys.tolerance,
-        baselines=places.baselines(folder),
+        baselines=baselines,
         tunables=places.tunables(source, root, entry_path),
         threads=keys.threads,
         oracle=keys.oracle,
         hash=places.task_hash(source, folder),
-        prepare=keys.prepare,
+        prepare=keys.prepare or ("step" if ruled.prepare == "step" else ""),
+        engine=engine.read(source),
+        dispatch=dispatch.read(source, cases, baselines),
     )
 
 
@@ -81,8 +89,15 @@ def _signature(source: file.Source) -> Signature:
         raise source.error(("signature",), problem.what, problem.next_step) from None
 
 
-def _needed(oracle: str, signature: Signature) -> tuple[str, ...]:
-    """Functions that reference.py must have. A frozen oracle computes the values, but not how large fresh outputs are."""
-    if oracle != "frozen":
+def _drawn_apart(signature: Signature, arguments: tuple[Argument, ...], *, gpu: bool) -> tuple[str, ...]:
+    """The function that draws what the host may read, where a tensor has that role."""
+    tensors = {a.name for a in signature.args if a.kind == "tensor"}
+    return ("meta",) if gpu and any(a.role == "meta" and a.name in tensors for a in arguments) else ()
+
+
+def _needed(oracle: str, signature: Signature, *, gpu: bool) -> tuple[str, ...]:
+    """Functions that reference.py must have. On a CPU a frozen oracle computes the values, but not how large fresh outputs are; on a
+    GPU it is reference() that calls the frozen sources."""
+    if oracle != "frozen" or gpu:
         return ("inputs", "reference")
     return ("inputs", "outputs") if signature.outputs else ("inputs",)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
-import shutil
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,10 +16,9 @@ from msgspec.structs import replace
 from keepfast.errors import TaskError, UsageError
 from keepfast.judge import toolchain
 from keepfast.model import Signature
-from keepfast.task import abi, adapter, cproto, example, preprocess, texts
+from keepfast.task import abi, adapter, cproto, example, newfolder, preprocess, texts
 from keepfast.task.file import NAME
-from keepfast.task.load import load
-from keepfast.task.places import FROZEN, REFERENCE, repository
+from keepfast.task.places import FROZEN, REFERENCE
 from keepfast.task.signature import parse
 
 _C = (".c", ".h")
@@ -46,7 +43,7 @@ class Origin(Struct, frozen=True):
 
 def init(folder: Path) -> tuple[Path, ...]:
     """Write the example task into the new `folder`; the files written. UsageError when the folder has something in it."""
-    return _write(_free(folder), {name: text.encode() for name, text in example.FILES})
+    return newfolder.write(newfolder.free(folder), {name: text.encode() for name, text in example.FILES})
 
 
 def init_from(folder: Path, source: Origin) -> tuple[Path, ...]:
@@ -54,13 +51,13 @@ def init_from(folder: Path, source: Origin) -> tuple[Path, ...]:
 
     UsageError or TaskError for whatever does not fit, with nothing left on disk.
     """
-    folder = _free(folder)
-    path, symbol = _split(source.source, "--from FILE.c:FUNCTION")
+    folder = newfolder.free(folder)
+    path, symbol = newfolder.split(source.source, "--from FILE.c:FUNCTION")
     if path.suffix not in _C + _CPP or '"' in str(path):
         raise UsageError(f"{path} is no C or C++ file by its name ({', '.join(_C + _CPP)})", where="--from")
-    root = _root(folder, path)
+    root = newfolder.root(folder, path)
     plan = _plan(source, path, symbol, root)
-    return _write(folder, _texts(source, plan, folder))
+    return newfolder.write(folder, _texts(source, plan, folder))
 
 
 class _Plan(Struct, frozen=True):
@@ -87,7 +84,7 @@ def _plan(source: Origin, path: Path, symbol: str, root: Path) -> _Plan:
     cpp, flags = path.suffix in _CPP, _flags(source)
     signature = parse(source.signature)
     axes, cases = texts.cases(source.cases)
-    settings = preprocess.Settings(root, tuple(_inside(Path(i), root, "--include") for i in source.include), flags, cpp)
+    settings = preprocess.Settings(root, tuple(newfolder.inside(Path(i), root, "--include") for i in source.include), flags, cpp)
     unit = preprocess.read(path, symbol, settings)
     _seen_by_builds(unit)
     own = unit.own
@@ -121,7 +118,7 @@ def _seen_by_builds(unit: preprocess.Unit) -> None:
 
 def _read(source: Origin, unit: preprocess.Unit, settings: preprocess.Settings, home: Path) -> tuple[Path, ...]:
     """What the compiler reads besides `home` and the further sources."""
-    sources = {_inside(Path(s), unit.root, "--source") for s in source.sources}
+    sources = {newfolder.inside(Path(s), unit.root, "--source") for s in source.sources}
     others = (preprocess.read(path, "", settings) for path in sources)
     return tuple(sorted({*unit.files, *(f for other in others for f in other.files)} - {home} - sources))
 
@@ -153,8 +150,8 @@ def _texts(source: Origin, plan: _Plan, folder: Path) -> dict[str, bytes]:
         frozen=source.oracle is None,
         flags=_flags(source),
         libs=source.libs,
-        sources=_relative(source.sources, plan.root, "--source"),
-        include=_relative(source.include, plan.root, "--include"),
+        sources=newfolder.relative(source.sources, plan.root, "--source"),
+        include=newfolder.relative(source.include, plan.root, "--include"),
         readable=tuple(glob.escape(p.relative_to(plan.root).as_posix()) for p in plan.read),
     )
     files = {
@@ -169,77 +166,10 @@ def _reference(source: Origin, plan: _Plan, folder: Path) -> str:
     arrays = texts.Arrays(plan.signature, plan.matched.dtypes, plan.shapes)
     if source.oracle is None:
         return texts.frozen_reference(arrays)
-    path, function = _split(source.oracle, "--oracle FILE.py:FUNCTION")
+    path, function = newfolder.split(source.oracle, "--oracle FILE.py:FUNCTION")
     oracle = texts.Oracle(path, function, os.path.relpath(path, folder).replace(os.sep, "/"), plan.axes, plan.matched.returned)
     return texts.oracle_reference(arrays, oracle)
 
 
 def _flags(source: Origin) -> tuple[str, ...]:
     return source.flags if any(flag.startswith("-O") for flag in source.flags) else ("-O2", *source.flags)
-
-
-# --------------------------------------------------------------------------------------------- places
-
-
-def _free(folder: Path) -> Path:
-    folder = folder.resolve()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists already", next_step="Choose another name, or remove it first")
-    return folder
-
-
-def _split(text: str, form: str) -> tuple[Path, str]:
-    path, colon, name = text.rpartition(":")
-    if not colon or not re.fullmatch(r"[A-Za-z_]\w*", name):
-        raise UsageError(f"`{text}` is not of the form {form}")
-    found = Path(path).resolve()
-    if not found.is_file():
-        raise UsageError(f"{path} does not exist", where=form.split(" ", maxsplit=1)[0], next_step=f"Looked for {found}")
-    return found, name
-
-
-def _root(folder: Path, path: Path) -> Path:
-    root = repository(path.parent)
-    if root is None:
-        step = f"cd {path.parent} && git init && git add -A && git commit -m start"
-        raise UsageError(f"{path} is in no git repository, where what is kept could be recorded", next_step=step)
-    if repository(folder.parent) != root:
-        raise UsageError(f"{folder} is not in the repository of {path.name}", next_step=f"Make the task inside {root}")
-    return root
-
-
-def _inside(path: Path, root: Path, option: str) -> Path:
-    found = path.resolve()
-    if not found.exists() or not found.is_relative_to(root):
-        raise UsageError(f"{path} is not in {root}", where=option)
-    return found
-
-
-def _relative(paths: tuple[str, ...], root: Path, option: str) -> tuple[str, ...]:
-    return tuple(_inside(Path(p), root, option).relative_to(root).as_posix() for p in paths)
-
-
-def _write(folder: Path, files: dict[str, bytes]) -> tuple[Path, ...]:
-    """Write all or nothing, then read the task back."""
-    made = next((p for p in (*reversed(folder.parents), folder) if not p.exists()), None)
-    try:
-        for name, contents in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(contents)
-        load(folder)
-    except OSError as problem:
-        _remove(folder, made)
-        raise UsageError(f"cannot write {folder}: {problem.strerror}", next_step="Choose a folder that you may write") from None
-    except TaskError:
-        _remove(folder, made)
-        raise
-    return tuple(folder / name for name in files)
-
-
-def _remove(folder: Path, made: Path | None) -> None:
-    """Take away what was written: from the first new folder down, or the contents of a folder that was empty before."""
-    for path in (made,) if made else tuple(folder.iterdir()):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.exists():
-            path.unlink()

@@ -22,6 +22,7 @@ FROZEN = "frozen"
 # What is the human's in every task folder, whatever `editable` says.
 PROTECTED = (NAME, REFERENCE, "ideas.md", "baselines/", "deck/", f"{FROZEN}/")
 _BASELINE_LANGUAGES = {".py": "python", ".c": "c", ".cc": "c", ".cpp": "c", ".cxx": "c", ".cu": "cuda"}
+_GPU_BASELINES = {".py": "torch", ".cu": "cuda"}
 
 
 def repository(folder: Path) -> Path | None:
@@ -116,7 +117,10 @@ def _join(folder: Path, name: str) -> str:
 
 # --------------------------------------------------------------------------------------------- the human's files
 
-_FORMS = {"inputs": "def inputs(case, rng): ...", "outputs": "def outputs(case): ...", "reference": "def reference(...): ..."}
+_FORMS = {
+    "inputs": "def inputs(case, rng): ...", "outputs": "def outputs(case): ...", "reference": "def reference(...): ...",
+    "meta": "def meta(case, rng): ...   it returns the tensors of role `meta`, by name, on the CPU",
+}  # fmt: skip
 
 
 def reference(folder: Path, needed: tuple[str, ...]) -> None:
@@ -171,16 +175,19 @@ def frozen(task: Task) -> tuple[File, ...]:
     return tuple(File(p.removeprefix(f"{FROZEN}/"), (folder / p).read_bytes()) for p in paths)
 
 
-def baselines(folder: Path) -> tuple[Baseline, ...]:
-    """baselines/NAME.py and baselines/NAME.c (.cc, .cpp, .cu), by name. Other files there are none."""
+def baselines(folder: Path, *, gpu: bool = False) -> tuple[Baseline, ...]:
+    """baselines/NAME.py and baselines/NAME.c (.cc, .cpp, .cu), by name. Other files there are none. On a GPU Python is torch."""
     found: dict[str, Baseline] = {}
     for path in sorted((folder / "baselines").glob("*")):
         language = _BASELINE_LANGUAGES.get(path.suffix)
         if language is None or path.name.startswith((".", "_")):
             continue
+        if gpu and path.suffix not in _GPU_BASELINES:
+            step = "Write it as NAME.py or NAME.cu, or move it out of baselines/"
+            raise TaskError("a baseline of a GPU task is written in Python or CUDA", where=f"baselines/{path.name}", next_step=step)
         if path.stem in found:
             raise TaskError(f"two baselines are called `{path.stem}`", where=f"baselines/{path.name}", next_step="Rename one")
-        found[path.stem] = Baseline(path.stem, f"baselines/{path.name}", language)
+        found[path.stem] = Baseline(path.stem, f"baselines/{path.name}", _GPU_BASELINES[path.suffix] if gpu else language)
     return tuple(found.values())
 
 
@@ -208,8 +215,8 @@ def _parsed_tunables(root: Path, path: str) -> None:
 
 
 def task_hash(source: Source, folder: Path) -> str:
-    """sha256 over task.toml less [budget], reference.py, baselines and frozen sources."""
-    data = {key: value for key, value in source.data.items() if key != "budget"}
+    """sha256 over task.toml less [budget], [dispatch] and [engine], reference.py, baselines and frozen sources."""
+    data = {key: value for key, value in source.data.items() if key not in ("budget", "dispatch", "engine")}
     digest = hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode())
     for path in expand(folder, (REFERENCE, "baselines/**", f"{FROZEN}/**")):
         if "__pycache__" in path.split("/"):

@@ -22,6 +22,7 @@ from keepfast.task.tunables import literal
 MAX_CASES = 64
 SECTIONS = ("-ffunction-sections", "-Wl,--gc-sections")  # so that functions of the file that nobody calls need no other files
 Pairs = tuple[tuple[str, str], ...]
+_FORMS = {"--shape": '"x=m,n" or "x=m,n//2"', "--arg": '"x=bf16[m,n]" or "x=bf16[m,n//2]"'}
 
 
 class Facts(Struct, frozen=True):
@@ -71,33 +72,34 @@ def pairs(texts: tuple[str, ...], option: str) -> Pairs:
     return tuple((t.partition("=")[0].strip(), t.partition("=")[2].strip()) for t in texts)
 
 
-def cases(texts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+def cases(texts: tuple[str, ...], option: str = "--case") -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
     """Axis names, and the values of each case: of every text the product of its values."""
     if not texts:
         raise UsageError("at least one case is needed", next_step='--case "m=1,16 n=4096" makes two cases')
     found: list[tuple[int, ...]] = []
     axes: tuple[str, ...] = ()
     for text in texts:
-        table = _case(text)
+        table = case(text, option)
         axes = axes or tuple(table)
         for name in {*axes, *table}:
             if name not in table or name not in axes:
-                raise UsageError(f"`{text}` does not bind the same axes as `{texts[0]}`: `{name}`", where="--case")
+                raise UsageError(f"`{text}` does not bind the same axes as `{texts[0]}`: `{name}`", where=option)
         found += itertools.product(*(table[axis] for axis in axes))
     if len(found) > MAX_CASES:
-        raise UsageError(f"{len(found)} cases; at most {MAX_CASES}", where="--case")
+        raise UsageError(f"{len(found)} cases; at most {MAX_CASES}", where=option)
     return axes, tuple(dict.fromkeys(found))
 
 
-def _case(text: str) -> dict[str, tuple[int, ...]]:
+def case(text: str, option: str = "--case") -> dict[str, tuple[int, ...]]:
+    """ "m=1,16 n=4096" as its axes with their values."""
     table: dict[str, tuple[int, ...]] = {}
     for word in text.split():
         if not re.fullmatch(r"\w+=\d{1,13}(,\d{1,13})*", word, re.ASCII):
-            raise UsageError(f"`{word}` is not of the form AXIS=VALUE,VALUE", where="--case", next_step='--case "m=1,16 n=4096"')
+            raise UsageError(f"`{word}` is not of the form AXIS=VALUE,VALUE", where=option, next_step=f'{option} "m=1,16 n=4096"')
         name, _, values = word.partition("=")
         why = reserved(name) or (f"`{name}` is bound twice" if name in table else None)
         if why:
-            raise UsageError(why, where="--case")
+            raise UsageError(why, where=option)
         table[name] = tuple(int(v) for v in values.split(","))
     return table
 
@@ -113,21 +115,24 @@ def shapes(
             step = f"Tensors: {', '.join(tensors)}"
             raise UsageError(f"no tensor is called `{name}`.{nearest(name, tensors)}", where="--shape", next_step=step)
         for dim in dims:
-            _dimension(name, dim, axes, values)
+            dimension(name, dim, (axes, values), "--shape")
     default = axes or ("1",)
     return tuple((name, given.get(name, ("1",) if name == matched.returned else default)) for name in tensors)
 
 
-def _dimension(name: str, dim: str, axes: tuple[str, ...], values: tuple[tuple[int, ...], ...]) -> None:
+def dimension(name: str, dim: str, cases: tuple[tuple[str, ...], tuple[tuple[int, ...], ...]], option: str) -> tuple[int, ...]:
+    """The size that `dim` is in each of the cases: an expression over the axes, a whole number above 0."""
+    axes, values = cases
     if not re.fullmatch(r"[\w\s+\-*/%()]+", dim, re.ASCII):
-        raise UsageError(f"`{dim}` of `{name}` is no size", where="--shape", next_step='--shape "x=m,n" or "x=m,n//2"')
+        raise UsageError(f"`{dim}` of `{name}` is no size", where=option, next_step=f"{option} {_FORMS[option]}")
     try:
         parsed = expr.parse(dim, axes)
         sizes = [parsed.value(dict(zip(axes, case, strict=True))) for case in values]
     except expr.ExprError as problem:
-        raise UsageError(problem.what, where="--shape") from None
+        raise UsageError(problem.what, where=option) from None
     if not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise UsageError(f"`{dim}` of `{name}` is not a whole number above 0 in every case", where="--shape", next_step="Divide with //")
+        raise UsageError(f"`{dim}` of `{name}` is not a whole number above 0 in every case", where=option, next_step="Divide with //")
+    return tuple(int(size) for size in sizes)
 
 
 # --------------------------------------------------------------------------------------------- task.toml

@@ -5,7 +5,7 @@
     choices = [16, 32, 64]                         # or range = [lo, hi, step], or log2 = [lo, hi]: the powers of two from lo to hi
     value = 32
 
-Owns the format and the generated C header. Must not know how values are proposed.
+Owns the format and what is generated from it for C and Python. Must not know how values are proposed.
 """
 
 from __future__ import annotations
@@ -120,6 +120,12 @@ def header(space: Space) -> str:
     body = "\n".join(lines)
     top = "/* Written by keepfast from tunables.toml; changes here are lost. */"
     return f"{top}\n#ifndef KEEPFAST_TUNABLES_H\n#define KEEPFAST_TUNABLES_H\n\n{body}\n\n#endif\n"
+
+
+def python(space: Space) -> str:
+    """The text of keepfast_tunables.py: `from keepfast_tunables import BLOCK`. Plain constants."""
+    lines = "".join(f"{name} = {value!r}\n" for name, value in space.values)
+    return f'"""Written by keepfast from tunables.toml; changes here are lost."""\n\n{lines}'
 
 
 def literal(value: Value) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keepfast.testing.agents import ScriptedAgent, edit, fault, proposer
 from keepfast.testing.clock import FakeClock
 from keepfast.testing.device import FakeDevice, FakeLibrary, machine
 from keepfast.testing.recorded import RecordedJudge, calibration, direct, keep, reject, revert, started, void
@@ -12,11 +13,15 @@ __all__ = [
     "FakeDevice",
     "FakeLibrary",
     "RecordedJudge",
+    "ScriptedAgent",
     "ScriptedProposer",
     "calibration",
     "direct",
+    "edit",
+    "fault",
     "keep",
     "machine",
+    "proposer",
     "reject",
     "revert",
     "started",

@@ -23,6 +23,7 @@ from keepfast.model import (
     CaseTime,
     Direct,
     Estimate,
+    Kind,
     Phase,
     Reason,
     Round,
@@ -38,7 +39,7 @@ Verdicts = Sequence[Verdict] | Callable[[Candidate, Candidate], Verdict]
 class Asked(Struct, frozen=True):
     """One call of the judge, for a test to look at."""
 
-    verb: str  # begin | evaluate | compare
+    verb: str  # begin | evaluate | try | compare
     n: int  # experiment number of the subject
     opponent: str = ""
     standing: tuple[CaseStanding, ...] = ()
@@ -71,8 +72,12 @@ class RecordedJudge:
         self.asked.append(Asked("begin", start.n))
         return Begin(started(), calibration or _calibration(), tuple(_baseline(name, d) for name, d in self.baselines.items()))
 
-    def evaluate(self, candidate: Candidate, against: Candidate, standing: tuple[CaseStanding, ...]) -> Verdict:
-        self.asked.append(Asked("evaluate", candidate.n, f"experiment {against.n}", standing))
+    def evaluate(self, candidate: Candidate, against: Candidate, standing: tuple[CaseStanding, ...], *, only_try: bool = False) -> Verdict:
+        self.asked.append(Asked("try" if only_try else "evaluate", candidate.n, f"experiment {against.n}", standing))
+        if only_try:
+            found = self.verdicts(candidate, against) if callable(self.verdicts) else keep(1.0)
+            d = found.screen if found.screen is not None else 0.0
+            return replace(_verdict(Reason.TRIED), screen=d) if found.kind in (Kind.KEEP, Kind.REVERT) else found
         return self.verdicts(candidate, against) if callable(self.verdicts) else self.verdicts[candidate.n - 2]
 
     def compare(self, champion: Candidate, opponent: str, rounds: int, final: bool) -> Direct:

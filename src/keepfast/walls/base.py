@@ -1,4 +1,4 @@
-"""Starting a program inside the walls, stopping it, ending it with everything it started.
+"""Starting a program inside the walls, and ending it with everything it started.
 
 Owns the description of a wall, the handshake with `enter`, and the end of a walled process. Must not know compilers, candidates or
 verdicts. How strong walls are on this machine is found out in `walls/detect.py`.
@@ -40,15 +40,18 @@ START_TIMEOUT_S = 20.0
 class Wall(Struct, frozen=True):
     """What one walled process may do.
 
-    profile      builder: may start programs of the read list; runner: never, and threads only when `processes` is above 1
-    read         files and folders it may read (a builder also execute); the system's shared libraries are added
+    profile      builder: may start programs of the read list; runner: never, and threads only when `processes` is above 1; device: as
+                 builder, and CUDA runs: it may load what it makes in scratch, and `memory_bytes` does not bound it, because CUDA
+                 reserves terabytes of addresses
+    read         files and folders it may read (all but a runner also execute); the system's shared libraries are added
     scratch      the one folder it may write, its HOME, TMPDIR and working folder; in memory, with a quota, inside namespaces
     processes    processes and threads together; 1: none but itself
     env          added to the fixed environment
     keep_fds     descriptors it keeps; in this order they become 3, 4, ...
+    devices      device nodes it may read, write and control, e.g. /dev/nvidia0; those that are absent here are absent inside
     """
 
-    profile: Literal["builder", "runner"]
+    profile: Literal["builder", "runner", "device"]
     scratch: str
     read: tuple[str, ...] = ()
     scratch_bytes: int = 64 * MIB
@@ -59,6 +62,7 @@ class Wall(Struct, frozen=True):
     cores: tuple[int, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     keep_fds: tuple[int, ...] = ()
+    devices: tuple[str, ...] = ()
 
 
 class Walls(Struct, frozen=True):
@@ -90,12 +94,13 @@ class Walls(Struct, frozen=True):
         MachineError when a step of entering fails: the walls are never thinner than asked for.
         """
         uid, gid = self._user()
-        opened = paths.opened((*paths.LOADER, *wall.read, argv[0]))
+        system = paths.of_cards() if wall.profile == "device" else ()
+        opened = paths.opened((*paths.LOADER, *wall.read, *system, argv[0]))
         self._prepare(wall, paths.opened(wall.read).read, uid, gid)
+        options = [*self._options(wall, uid, gid), *_path_options(opened)]
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         life, life_end = socket.socketpair()
         with ours, theirs, life_end:
-            options = [*self._options(wall, uid, gid), *_path_options(opened)]
             options += ["--status", str(theirs.fileno()), "--life", str(life_end.fileno())]
             with ExitStack() as stack:
                 stack.enter_context(life)
@@ -142,6 +147,7 @@ class Walls(Struct, frozen=True):
         }  # fmt: skip
         options = [text for name, value in values.items() for text in (f"--{name}", str(value))]
         options += [text for core in wall.cores for text in ("--core", str(core))]
+        options += [text for node in paths.nodes(wall.devices) for text in ("--device", node)]
         return options + [text for fd in wall.keep_fds for text in ("--keep", str(fd))]
 
 
@@ -157,7 +163,7 @@ class Walled:
         self._walls, self._entering, self._life = walls, entering, life
         self._uid, self._wall = who
         self._status: int | None = None
-        self._stopped = self._reaped = False
+        self._reaped = False
 
     def __enter__(self) -> Walled:
         return self
@@ -178,24 +184,6 @@ class Walled:
                 raise _refused(text)
         except OSError as error:
             raise MachineError(f"the walls did not answer: {error}", next_step="keepfast doctor") from error
-
-    def stop(self) -> int | None:
-        """Stops all its threads and returns when the kernel confirms. None: stopped; else the status it had ended with."""
-        if self._stopped or self._peek() is not None:
-            return self._status
-        os.kill(self.pid, signal.SIGSTOP)
-        found = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        if found is None or found.si_code != os.CLD_STOPPED:
-            return self._peek()
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
-        self._stopped = True
-        return None
-
-    def cont(self) -> None:
-        """Lets it run on after stop()."""
-        self._stopped = False
-        if self._status is None:
-            os.kill(self.pid, signal.SIGCONT)
 
     def wait(self, timeout_s: float) -> int | None:
         """Exit status (negative: the signal that ended it), or None when it still lives after `timeout_s`."""

@@ -71,11 +71,23 @@ static void add_link(struct wall *w, const char *path, const char *target) {
     w->links[w->link_count++] = (struct link){path, target};
 }
 
+static void add_device(struct wall *w, const char *value) {
+    if (w->devices == MAX_DEVICES) errno = E2BIG, fail(w, "read", "--device");
+    w->device[w->devices++] = value;
+}
+
+static enum profile profile(const struct wall *w, const char *name) {
+    if (!strcmp(name, "builder")) return PROFILE_BUILDER;
+    if (!strcmp(name, "runner")) return PROFILE_RUNNER;
+    if (!strcmp(name, "device")) return PROFILE_DEVICE;
+    errno = EINVAL, fail(w, "read profile", name);
+}
+
 static void option(struct wall *w, const char *name, const char *value) {
     if (!strcmp(name, "--status")) w->status = (int)number(w, value);
     else if (!strcmp(name, "--life")) w->life = (int)number(w, value);
     else if (!strcmp(name, "--mode")) w->mode = !strcmp(value, "root") ? MODE_ROOT : !strcmp(value, "user") ? MODE_USER : MODE_PLAIN;
-    else if (!strcmp(name, "--profile")) w->profile = !strcmp(value, "builder") ? PROFILE_BUILDER : PROFILE_RUNNER;
+    else if (!strcmp(name, "--profile")) w->profile = profile(w, value);
     else if (!strcmp(name, "--landlock")) w->landlock = (int)number(w, value);
     else if (!strcmp(name, "--seccomp")) w->seccomp = (int)number(w, value);
     else if (!strcmp(name, "--uid")) w->uid = (unsigned)number(w, value);
@@ -88,6 +100,7 @@ static void option(struct wall *w, const char *name, const char *value) {
     else if (!strcmp(name, "--tasks")) w->tasks = number(w, value);
     else if (!strcmp(name, "--cpu-seconds")) w->cpu_seconds = number(w, value);
     else if (!strcmp(name, "--read")) add_read(w, value);
+    else if (!strcmp(name, "--device")) add_device(w, value);
     else if (!strcmp(name, "--core")) add_core(w, value);
     else if (!strcmp(name, "--keep")) add_kept(w, value);
     else errno = EINVAL, fail(w, "read option", name);
@@ -143,16 +156,28 @@ static void limit(const struct wall *w, int which, uint64_t soft, uint64_t hard)
     if (setrlimit(which, &set) != 0) fail(w, "set", "limits");
 }
 
+/* CUDA pins host memory: as much as this machine allows, while there are still rights to say so. */
+static void allow_pinning(const struct wall *w) {
+    struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY}, now;
+    if (w->profile != PROFILE_DEVICE || setrlimit(RLIMIT_MEMLOCK, &all) == 0) return;
+    if (getrlimit(RLIMIT_MEMLOCK, &now) != 0) fail(w, "read", "limits");
+    now.rlim_cur = now.rlim_max;
+    if (setrlimit(RLIMIT_MEMLOCK, &now) != 0) fail(w, "set", "limits");
+}
+
+/* CUDA reserves terabytes of addresses, so with a device nothing bounds memory but the machine: see offer_to_oom_killer. */
 static void set_limits(const struct wall *w) {
     const uint64_t mib = 1 << 20;
-    limit(w, RLIMIT_AS, w->memory_bytes, w->memory_bytes);
+    int device = w->profile == PROFILE_DEVICE;
+    uint64_t files = device ? 4096 : 256;
+    if (!device) limit(w, RLIMIT_AS, w->memory_bytes, w->memory_bytes);
     limit(w, RLIMIT_NPROC, w->tasks, w->tasks);
     limit(w, RLIMIT_CPU, w->cpu_seconds, w->cpu_seconds + 1);
     limit(w, RLIMIT_FSIZE, w->file_bytes, w->file_bytes);
-    limit(w, RLIMIT_NOFILE, 256, 256);
+    limit(w, RLIMIT_NOFILE, files, files);
     limit(w, RLIMIT_STACK, 8 * mib, 64 * mib);
     limit(w, RLIMIT_CORE, 1, 1); /* 0 would still start a handler like apport for each crash; 1 never does, see core(5) */
-    limit(w, RLIMIT_MEMLOCK, 0, 0);
+    if (!device) limit(w, RLIMIT_MEMLOCK, 0, 0);
     limit(w, RLIMIT_MSGQUEUE, 0, 0);
 }
 
@@ -247,6 +272,7 @@ static const char *hide(const struct wall *w, const char *path) {
 
 static void live(struct wall *w) {
     offer_to_oom_killer();
+    allow_pinning(w);
     if (w->mode != MODE_PLAIN) view_build(w);
     if (setsid() < 0 && w->mode == MODE_PLAIN) fail(w, "start", "a session");
     umask(077);

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 enum mode { MODE_ROOT, MODE_USER, MODE_PLAIN }; /* namespaces as root, in a user namespace, or none */
-enum profile { PROFILE_BUILDER, PROFILE_RUNNER };
-enum { MAX_PATHS = 256, MAX_KEPT = 16, MAX_CORES = 1024 };
+enum profile { PROFILE_BUILDER, PROFILE_RUNNER, PROFILE_DEVICE };
+enum { MAX_PATHS = 256, MAX_KEPT = 16, MAX_CORES = 1024, MAX_DEVICES = 64 };
 
 struct link {
     const char *path, *target;
@@ -27,6 +27,8 @@ struct wall {
     size_t reads;
     struct link links[MAX_PATHS]; /* symbolic links on the way to them */
     size_t link_count;
+    const char *device[MAX_DEVICES]; /* device nodes that it may read, write and control */
+    size_t devices;
     int kept[MAX_KEPT], kept_count; /* descriptors that become 3, 4, ... */
     int cores[MAX_CORES], core_count;
     char **argv;
@@ -43,7 +45,7 @@ int landlock_abi(void);
 void filter_apply(const struct wall *w);
 int filter_available(void);
 
-extern const char *const DEVICES[];        /* the device nodes inside, ends with NULL */
+extern const char *const DEVICES[];         /* the device nodes that everyone gets, ends with NULL */
 extern const char *const READABLE_SYSTEM[]; /* what every program may read, ends with NULL */
 
 #endif

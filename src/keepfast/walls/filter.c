@@ -1,6 +1,7 @@
 /* seccomp: which system calls a walled process may make. A list of what is refused (EPERM), so that ordinary programs run.
  *
  * builder   compiles: processes, no network, no access to other processes, no new privileges
+ * device    as builder; also local sockets, which CUDA uses within its own process
  * runner    holds a candidate: also no new process, no other core, no other priority, no memory that can be handed on
  */
 #define _GNU_SOURCE
@@ -16,6 +17,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -49,12 +51,16 @@ static const int REFUSED[] = {
     SYS_keyctl, SYS_kexec_load, SYS_kexec_file_load, SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_reboot, SYS_acct,
     SYS_settimeofday, SYS_clock_settime, SYS_adjtimex, SYS_clock_adjtime, SYS_sethostname, SYS_setdomainname, SYS_personality, SYS_vhangup,
     SYS_syslog, 447 /* memfd_secret */,
-    /* network, and sockets that could be pointed elsewhere */
-    SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen, SYS_accept, SYS_accept4,
 #ifdef __x86_64__
     SYS_iopl, SYS_ioperm, SYS_modify_ldt, SYS_mknod, SYS_uselib, SYS_ustat,
 #endif
 };
+
+/* Network, and sockets that could be pointed elsewhere. */
+static const int SOCKETS[] = {SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen, SYS_accept, SYS_accept4};
+
+/* What outlives a process where it has no IPC namespace that ends with it. */
+static const int LEFT_BEHIND[] = {SYS_shmget, SYS_shmat, SYS_shmctl, SYS_msgget, SYS_semget, SYS_mq_open};
 
 static const int REFUSED_TO_RUNNER[] = {
     SYS_execve, SYS_memfd_create, SYS_shmget, SYS_shmat, SYS_shmctl, SYS_msgget, SYS_semget, SYS_mq_open, SYS_sched_setscheduler,
@@ -149,7 +155,7 @@ static void creation(struct program *p, const struct wall *w) {
         refuse(p, SYS_clone, EPERM);
         return;
     }
-    if (w->profile == PROFILE_BUILDER) {
+    if (w->profile != PROFILE_RUNNER) {
         never_with_any(p, SYS_clone, 0, NEW_NAMESPACES);
         return;
     }
@@ -194,6 +200,32 @@ static void without_files(struct program *p) {
 #endif
 }
 
+/* `call` makes local sockets that are no datagram sockets. */
+static void local_stream(struct program *p, int call) {
+    add(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 8);
+    load(p, argument(0));
+    add(p, BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 4);
+    load(p, argument(1));
+    add(p, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0); /* less SOCK_CLOEXEC and SOCK_NONBLOCK */
+    add(p, BPF_JMP | BPF_JEQ | BPF_K, SOCK_STREAM, 2, 0);
+    add(p, BPF_JMP | BPF_JEQ | BPF_K, SOCK_SEQPACKET, 1, 0);
+    answer(p, EPERM);
+    answer(p, 0);
+}
+
+/* No network, but local sockets, which CUDA uses within its process. Without namespaces none that reaches what others listen on: no
+   connect, and no datagram, whose address is out of sight. */
+static void local_sockets(struct program *p, int plain) {
+    if (plain) {
+        refuse(p, SYS_connect, EPERM);
+        local_stream(p, SYS_socket);
+        local_stream(p, SYS_socketpair);
+        return;
+    }
+    only_with(p, SYS_socket, 0, AF_UNIX);
+    only_with(p, SYS_socketpair, 0, AF_UNIX);
+}
+
 static void begin(struct program *p) {
     load(p, offsetof(struct seccomp_data, arch));
     add(p, BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
@@ -216,8 +248,11 @@ void filter_apply(const struct wall *w) {
     struct program p = {.length = 0};
     if (!w->seccomp) return;
     begin(&p);
-    int runner = w->profile == PROFILE_RUNNER, plain = w->mode == MODE_PLAIN;
+    int runner = w->profile == PROFILE_RUNNER, device = w->profile == PROFILE_DEVICE, plain = w->mode == MODE_PLAIN;
     refuse_all(&p, REFUSED, sizeof REFUSED / sizeof(int));
+    if (device) local_sockets(&p, plain);
+    else refuse_all(&p, SOCKETS, sizeof SOCKETS / sizeof(int));
+    if (device && plain) refuse_all(&p, LEFT_BEHIND, sizeof LEFT_BEHIND / sizeof(int));
     if (runner) refuse_all(&p, REFUSED_TO_RUNNER, sizeof REFUSED_TO_RUNNER / sizeof(int));
     if (runner || plain) refuse_all(&p, ATTRIBUTES, sizeof ATTRIBUTES / sizeof(int));
     creation(&p, w);

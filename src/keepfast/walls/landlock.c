@@ -90,22 +90,32 @@ static void interpreter(const char *program, char *out, size_t size) {
 /* A compiler starts other programs of its folders; a runner starts once and executes nothing else. */
 static void allow_programs(const struct wall *w, int rules) {
     char loader[PATH_MAX];
-    if (w->profile == PROFILE_BUILDER) return;
+    if (w->profile != PROFILE_RUNNER) return;
     allow(w, rules, w->argv[0], EXECUTE | READ_FILE);
     interpreter(w->argv[0], loader, sizeof loader);
     if (loader[0]) allow(w, rules, loader, EXECUTE | READ_FILE);
 }
 
+/* Without a view of its own only a process with a device sees /proc, the machine's: CUDA does not start without. What others hold
+ * there (memory, environment, files) stays closed: Landlock lets nobody look into processes outside. */
+static int sees_system(const struct wall *w) { return w->mode != MODE_PLAIN || w->profile == PROFILE_DEVICE; }
+
 int landlock_rules(const struct wall *w) {
     if (w->landlock == 0) return -1;
-    uint64_t readable = READ_FILE | READ_DIR | (w->profile == PROFILE_BUILDER ? EXECUTE : 0);
+    int device = w->profile == PROFILE_DEVICE;
+    uint64_t readable = READ_FILE | READ_DIR | (w->profile != PROFILE_RUNNER ? EXECUTE : 0);
+    uint64_t scratch = WRITE_FILE | READ_FILE | READ_DIR | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | REFER | TRUNCATE;
     int rules = create(w->landlock); /* close-on-exec by itself */
     if (rules < 0) fail(w, "create", "Landlock rules");
     for (size_t i = 0; i < w->reads; i++) allow(w, rules, w->read[i], readable);
-    for (size_t i = 0; w->mode != MODE_PLAIN && READABLE_SYSTEM[i]; i++)
+    for (size_t i = 0; sees_system(w) && READABLE_SYSTEM[i]; i++)
         if (access(READABLE_SYSTEM[i], F_OK) == 0) allow(w, rules, READABLE_SYSTEM[i], READ_FILE | READ_DIR);
+    if (device && w->mode != MODE_PLAIN && access("/proc/self", F_OK) == 0) allow(w, rules, "/proc", READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE);
+    /* Python lists the folder in which a package lies. The view holds only what was asked for, so its names are no secret. */
+    if (device && w->mode != MODE_PLAIN) allow(w, rules, "/", READ_DIR);
     for (size_t i = 0; DEVICES[i]; i++) allow(w, rules, DEVICES[i], READ_FILE | WRITE_FILE);
-    allow(w, rules, w->scratch, WRITE_FILE | READ_FILE | READ_DIR | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | REFER | TRUNCATE);
+    for (size_t i = 0; i < w->devices; i++) allow(w, rules, w->device[i], READ_FILE | WRITE_FILE | IOCTL_DEV);
+    allow(w, rules, w->scratch, scratch | (device ? EXECUTE : 0)); /* what Triton compiles there it also loads */
     allow_programs(w, rules);
     return rules;
 }

@@ -5,6 +5,7 @@ Must not know processes. Paths that do not exist are left out: lists name what s
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 from pathlib import Path, PurePosixPath
@@ -14,6 +15,9 @@ from msgspec import Struct
 # What the loader needs to start any dynamic program.
 FOLDERS = ("/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32")
 LOADER = (*FOLDERS, "/etc/ld.so.cache", "/nix/store", "/gnu/store")
+# What CUDA and torch ask of the machine. Of its PCI devices only NVIDIA's, see of_cards().
+SYSTEM = ("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/devices/system/memory/block_size_bytes")
+PCI, NVIDIA = "/sys/bus/pci/devices", "0x10de"
 MAX_LINKS = 40
 
 
@@ -43,6 +47,28 @@ def unreachable(path: str) -> str | None:
         if not folder.stat().st_mode & stat.S_IXOTH:
             return str(folder)
     return None
+
+
+def of_cards() -> tuple[str, ...]:
+    """What a process that uses an NVIDIA card reads below /sys."""
+    cards = (path for path in glob.glob(f"{PCI}/*") if _first_line(f"{path}/vendor") == NVIDIA)
+    return (*SYSTEM, *sorted(cards), *sorted(glob.glob("/sys/module/nvidia*")))
+
+
+def nodes(devices: tuple[str, ...]) -> tuple[str, ...]:
+    """The real paths of those that are device nodes here; ValueError for a relative one."""
+    if wrong := [path for path in devices if not path.startswith("/")]:
+        raise ValueError(f"walls open absolute paths only, not {wrong[0]!r}")
+    real = dict.fromkeys(os.path.realpath(path) for path in devices)
+    return tuple(path for path in real if os.path.exists(path) and stat.S_ISCHR(os.stat(path).st_mode))
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.readline().strip()
+    except OSError:
+        return ""
 
 
 def _resolve(path: str) -> tuple[str, dict[str, str]]:

@@ -1,5 +1,5 @@
-/* The file system inside the walls: an empty root, the listed paths bound into it read-only, four device nodes, a fresh /proc,
- * and a scratch folder in memory with a quota. What is not listed does not exist there.
+/* The file system inside the walls: an empty root, the listed paths bound into it read-only, four device nodes and those asked for,
+ * a fresh /proc, and a scratch folder in memory with a quota. What is not listed does not exist there.
  *
  * mount_setattr only adds flags, so it also works in a user namespace, where flags of the outer mounts are locked.
  */
@@ -21,6 +21,7 @@
 #define SYS_mount_setattr 442
 #endif
 #define OLD "/.outside"
+#define CARDS "/proc/driver/nvidia"
 
 const char *const DEVICES[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", NULL};
 const char *const READABLE_SYSTEM[] = {"/proc", "/sys/devices/system/cpu", NULL};
@@ -93,17 +94,27 @@ static void leave_outside(const struct wall *w) {
 
 static void mount_scratch(const struct wall *w) {
     char options[128];
+    int device = w->profile == PROFILE_DEVICE, files = device ? 65536 : 8192;
+    unsigned long flags = MS_NOSUID | MS_NODEV | (device ? 0 : MS_NOEXEC); /* Triton loads what it compiled there */
     unsigned long long size = w->scratch_bytes;
     make_point(w, w->scratch, 1);
-    snprintf(options, sizeof options, "size=%llu,nr_inodes=8192,mode=700,uid=%u,gid=%u", size, w->uid, w->gid);
-    if (mount("scratch", w->scratch, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options) != 0) fail(w, "mount scratch on", w->scratch);
+    snprintf(options, sizeof options, "size=%llu,nr_inodes=%d,mode=700,uid=%u,gid=%u", size, files, w->uid, w->gid);
+    if (mount("scratch", w->scratch, "tmpfs", flags, options) != 0) fail(w, "mount scratch on", w->scratch);
 }
 
 static void mount_proc(const struct wall *w) {
+    /* CUDA names its threads there: on a read-only /proc cuInit answers 304. What else can be written is its own, or root's. */
+    unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | (w->profile == PROFILE_DEVICE ? 0 : MS_RDONLY);
     make_point(w, "/proc", 1);
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, NULL) == 0) return;
+    if (mount("proc", "/proc", "proc", flags, NULL) == 0) return;
     /* Where the outer /proc is masked (some containers) a user namespace may not mount its own: then there is none inside. */
     if (errno != EPERM) fail(w, "mount", "/proc");
+}
+
+/* What the driver says of its cards, as it is outside: a container may have replaced it. */
+static void bind_cards(const struct wall *w) {
+    if (w->profile != PROFILE_DEVICE || access(OLD CARDS, F_OK) != 0 || access(CARDS, F_OK) != 0) return;
+    bind_path(w, CARDS, READ_ONLY | NO_SUID | NO_DEVICES);
 }
 
 static void add_links(const struct wall *w) {
@@ -118,8 +129,10 @@ void view_build(const struct wall *w) {
     for (size_t i = 0; i < w->reads; i++) bind_path(w, w->read[i], READ_ONLY | NO_SUID | NO_DEVICES);
     add_links(w);
     for (size_t i = 0; DEVICES[i]; i++) bind_path(w, DEVICES[i], NO_SUID);
+    for (size_t i = 0; i < w->devices; i++) bind_path(w, w->device[i], NO_SUID);
     if (access(OLD "/sys/devices/system/cpu", R_OK) == 0) bind_path(w, "/sys/devices/system/cpu", READ_ONLY | NO_SUID | NO_DEVICES);
     mount_proc(w);
+    bind_cards(w);
     mount_scratch(w);
     leave_outside(w);
 }

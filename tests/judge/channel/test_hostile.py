@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -115,8 +116,24 @@ def test_waking_itself_by_the_message(bare: BareWalls, folder: Path) -> None:
     assert "woke itself" in found.detail
 
 
+def stoppable() -> bool:
+    """Whether SIGTSTP stops a process of this group."""
+    pid = os.fork()
+    if pid == 0:
+        os.kill(os.getpid(), signal.SIGTSTP)
+        os._exit(0)
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return os.WIFSTOPPED(status)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_stopping_itself(bare: BareWalls, folder: Path) -> None:
     assert fails(bare, "CALL { raise(SIGSTOP); return 0; }", folder, timeout_s=SHORT_S).reason is Reason.HANG
+    if not stoppable():
+        pytest.skip("these tests run in an orphaned process group, where the kernel ignores SIGTSTP")
     found = fails(bare, "CALL { raise(SIGTSTP); return 0; }", folder, timeout_s=SHORT_S)
     assert found == Failure(Reason.PROTOCOL, "stopped itself")
 
@@ -138,7 +155,7 @@ def test_cannot_be_stopped(bare: BareWalls, folder: Path, monkeypatch: pytest.Mo
     static int spin(void *p) { for (;;) ; }
     static const int FLAGS = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_VFORK;
     CALL { clone(spin, stack + sizeof stack, FLAGS, 0); return 0; }"""
-    found = fails(bare, body, folder, timeout_s=0.1)
+    found = fails(bare, body, folder, timeout_s=1.0)  # long enough for it to come to its call
     assert found == Failure(Reason.HANG, "could not be stopped", cheat=True)
 
 

@@ -1,0 +1,46 @@
+"""out = gelu(x @ w.T + bias): tiles so large that the matrix units and not the copies set the pace; more copies under way."""
+
+import torch
+import triton
+import triton.language as tl
+from keepfast_tunables import BLOCK_K, BLOCK_M, BLOCK_N, STAGES, WARPS
+
+
+@triton.jit
+def gelu(v):
+    u = 0.7978845608028654 * (v + 0.044715 * v * v * v)
+    return v / (1 + tl.exp(-2 * u))
+
+
+@triton.jit
+def tile(matrix, line, depth, lines, k):
+    """Lines of a matrix with k columns, some columns of them; zero outside."""
+    at = line.to(tl.int64)[:, None] * k + depth[None, :]
+    return tl.load(matrix + at, mask=(line < lines)[:, None] & (depth < k)[None, :], other=0.0)
+
+
+@triton.jit
+def product(a, b, total):
+    return tl.dot(a, tl.trans(b), total)
+
+
+@triton.jit
+def linear_gelu(x, w, bias, out, m, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, k, BLOCK_K):
+        depth = start + tl.arange(0, BLOCK_K)
+        total = product(tile(x, row, depth, m, k), tile(w, column, depth, n, k), total)
+    v = gelu(total + tl.load(bias + column, mask=column < n, other=0.0).to(tl.float32)[None, :])
+    inside = (row < m)[:, None] & (column < n)[None, :]
+    tl.store(out + row.to(tl.int64)[:, None] * n + column[None, :], v.to(out.dtype.element_ty), mask=inside)
+
+
+def kernel(x, w, bias):
+    (m, k), n = x.shape, w.shape[0]
+    out = torch.empty(m, n, dtype=x.dtype, device=x.device)
+    grid = (triton.cdiv(m, BLOCK_M), triton.cdiv(n, BLOCK_N))
+    options = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K, "num_warps": WARPS, "num_stages": STAGES}
+    linear_gelu[grid](x, w, bias, out, m, n, k, **options)
+    return out

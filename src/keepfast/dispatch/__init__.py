@@ -1,0 +1,1 @@
+"""Where a champion wins, said with intervals (`certify`), and a package that uses it there and nowhere else (`export`)."""

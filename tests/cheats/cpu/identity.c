@@ -1,0 +1,19 @@
+// id: G04p
+// family: correctness
+// language: c
+// task: softmax
+// expect: wrong
+// layer: correct
+// tries: hands the argument back
+
+#include <math.h>
+#include <stdint.h>
+
+#include "keepfast.h"
+
+int kernel(const float *x, float *out, int64_t m, int64_t n, void *stream)
+{
+    (void)stream;
+    for (int64_t i = 0; i < m * n; i++) out[i] = x[i];
+    return 0;
+}

@@ -1,0 +1,37 @@
+# id: H10b
+# family: tampering
+# task: norm
+# language: triton
+# expect: limits, not-a-plan
+# layer: plan, correct
+# tries: say in a forged plan that the whole arena is needed, which is more than the card has
+
+import torch
+import triton
+import triton.language as tl
+
+from keepfast.capture.arena import Arena
+from keepfast.gpu.plan import Segment
+
+Arena.touched = lambda self: (Segment(self.base, self.size),)
+
+
+@triton.jit
+def rms(x, w, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    g = tl.load(w + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y + row * n + at, (v * scale * g).to(tl.bfloat16), mask=at < n)
+
+
+def launch(x, weight, y, epsilon):
+    m, n = x.shape
+    rms[(m,)](x, weight, y, n, epsilon, BLOCK=triton.next_power_of_2(n), num_warps=8)
+
+
+def kernel(x, weight, epsilon):
+    y = torch.empty_like(x)
+    launch(x, weight, y, epsilon)
+    return y

@@ -1,0 +1,32 @@
+# id: G08b
+# family: correctness
+# task: norm
+# language: triton
+# expect: wrong
+# layer: plan
+# tries: an output of another type, which compares equal after a conversion
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rms(x, w, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    g = tl.load(w + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y + row * n + at, (v * scale * g), mask=at < n)
+
+
+def launch(x, weight, y, epsilon):
+    m, n = x.shape
+    rms[(m,)](x, weight, y, n, epsilon, BLOCK=triton.next_power_of_2(n), num_warps=8)
+
+
+def kernel(x, weight, epsilon):
+    y = torch.empty_like(x, dtype=torch.float32)
+    launch(x, weight, y, epsilon)
+    return y

@@ -1,0 +1,49 @@
+# id: T03
+# family: timing
+# task: norm
+# language: python
+# expect: not-a-plan, cuda-graphs
+# layer: plan
+# tries: a thread does the work after the call has returned an allocated tensor
+# idle: rms
+
+import queue
+import threading
+import time
+
+import torch
+import triton
+import triton.language as tl
+
+WORK = queue.SimpleQueue()
+
+
+@triton.jit
+def rms(x, w, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    g = tl.load(w + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y + row * n + at, (v * scale * g).to(tl.bfloat16), mask=at < n)
+
+
+def launch(x, weight, y, epsilon):
+    m, n = x.shape
+    rms[(m,)](x, weight, y, n, epsilon, BLOCK=triton.next_power_of_2(n), num_warps=8)
+
+
+def later():
+    while True:
+        work = WORK.get()
+        time.sleep(0.002)
+        launch(*work)
+
+
+threading.Thread(target=later, daemon=True).start()
+
+
+def kernel(x, weight, epsilon):
+    y = torch.empty_like(x)
+    WORK.put((x, weight, y, epsilon))
+    return y

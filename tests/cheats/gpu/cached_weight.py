@@ -1,0 +1,36 @@
+# id: T16
+# family: timing
+# task: norm
+# language: triton
+# expect: wrong
+# layer: correct
+# tries: convert the weight once and use it for every later weight of the same size
+
+import torch
+import triton
+import triton.language as tl
+
+WIDE = {}
+
+
+@triton.jit
+def rms(x, w, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    g = tl.load(w + at, mask=at < n, other=0.0)
+    tl.store(y + row * n + at, (v * scale * g).to(tl.bfloat16), mask=at < n)
+
+
+def launch(x, weight, y, epsilon):
+    m, n = x.shape
+    rms[(m,)](x, weight, y, n, epsilon, BLOCK=triton.next_power_of_2(n), num_warps=8)
+
+
+def kernel(x, weight, epsilon):
+    if weight.shape not in WIDE:
+        WIDE[weight.shape] = weight.float()
+    y = torch.empty_like(x)
+    launch(x, WIDE[weight.shape], y, epsilon)
+    return y

@@ -1,0 +1,27 @@
+# id: H02b
+# family: tampering
+# task: norm
+# language: python
+# expect: crash
+# layer: plan
+# tries: sys.exit(0) in the first call
+# idle: rms
+
+import sys
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rms(x, w, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    g = tl.load(w + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y + row * n + at, (v * scale * g).to(tl.bfloat16), mask=at < n)
+
+
+def kernel(x, weight, epsilon):
+    sys.exit(0)

@@ -1,0 +1,50 @@
+# id: G11
+# family: correctness
+# task: rows
+# language: triton
+# expect: wrong
+# layer: correct
+# tries: read, square and scale in half precision where float32 is asked for
+
+import torch
+import triton
+import triton.language as tl
+
+SPLITS = tl.constexpr(16)
+
+
+@triton.jit
+def sums(x, part, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    width = tl.cdiv(n, SPLITS)
+    first = tl.program_id(1) * width
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, width, BLOCK):
+        inside = start + tl.arange(0, BLOCK)
+        at = first + inside
+        v = tl.load(x + row * n + at, mask=(inside < width) & (at < n), other=0.0).to(tl.float16).to(tl.float32)
+        total += v * v
+    tl.store(part + row * SPLITS + tl.program_id(1), tl.sum(total))
+
+
+@triton.jit
+def scaled(x, part, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    width = tl.cdiv(n, SPLITS)
+    first = tl.program_id(1) * width
+    scale = tl.rsqrt(tl.sum(tl.load(part + row * SPLITS + tl.arange(0, SPLITS))) / n + eps)
+    for start in range(0, width, BLOCK):
+        inside = start + tl.arange(0, BLOCK)
+        at = first + inside
+        ok = (inside < width) & (at < n)
+        v = tl.load(x + row * n + at, mask=ok, other=0.0)
+        tl.store(y + row * n + at, (v.to(tl.float16) * scale.to(tl.float16)).to(tl.float32), mask=ok)
+
+
+def kernel(x, epsilon):
+    m, n = x.shape
+    part = torch.empty(m, 16, device=x.device)
+    y = torch.empty_like(x)
+    sums[(m, 16)](x, part, n, BLOCK=1024)
+    scaled[(m, 16)](x, part, y, n, epsilon, BLOCK=1024)
+    return y

@@ -1,0 +1,38 @@
+# id: H10c
+# family: tampering
+# task: norm
+# language: triton
+# expect: not-a-plan, crash
+# layer: correct
+# tries: hand over an image that is none, to whoever loads it
+
+import torch
+import triton
+import triton.language as tl
+from msgspec.structs import replace
+
+from keepfast.capture.graph import Decoder
+
+READ = Decoder._read_function
+Decoder._read_function = lambda self, function: replace(READ(self, function), image=b"\x7fELF\x02\x01\x01" + bytes(57) + b"\0rms\0")
+
+
+@triton.jit
+def rms(x, w, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    g = tl.load(w + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y + row * n + at, (v * scale * g).to(tl.bfloat16), mask=at < n)
+
+
+def launch(x, weight, y, epsilon):
+    m, n = x.shape
+    rms[(m,)](x, weight, y, n, epsilon, BLOCK=triton.next_power_of_2(n), num_warps=8)
+
+
+def kernel(x, weight, epsilon):
+    y = torch.empty_like(x)
+    launch(x, weight, y, epsilon)
+    return y

@@ -1,0 +1,39 @@
+# id: R01
+# family: replay
+# task: norm
+# language: triton
+# expect: unstable-plan, wrong, stateful
+# layer: plan, correct
+# tries: give a copy of the answer that was computed when these addresses were last seen
+
+import torch
+import triton
+import triton.language as tl
+
+KNOWN = {}
+
+
+@triton.jit
+def rms(x, w, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    g = tl.load(w + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y + row * n + at, (v * scale * g).to(tl.bfloat16), mask=at < n)
+
+
+def launch(x, weight, y, epsilon):
+    m, n = x.shape
+    rms[(m,)](x, weight, y, n, epsilon, BLOCK=triton.next_power_of_2(n), num_warps=8)
+
+
+def kernel(x, weight, epsilon):
+    key = x.data_ptr(), weight.data_ptr(), x.shape
+    if key in KNOWN:
+        return KNOWN[key].clone()
+    y = torch.empty_like(x)
+    launch(x, weight, y, epsilon)
+    if not torch.cuda.is_current_stream_capturing():
+        KNOWN[key] = y
+    return y

@@ -1,0 +1,33 @@
+# id: R08
+# family: replay
+# task: norm
+# language: python
+# expect: wrong
+# layer: plan
+# tries: the same output tensor for every call: each answer is gone with the next call
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rms(x, w, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    g = tl.load(w + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y + row * n + at, (v * scale * g).to(tl.bfloat16), mask=at < n)
+
+
+def launch(x, weight, y, epsilon):
+    m, n = x.shape
+    rms[(m,)](x, weight, y, n, epsilon, BLOCK=triton.next_power_of_2(n), num_warps=8)
+
+
+def kernel(x, weight, epsilon):
+    outputs = kernel.__dict__.setdefault("outputs", {})
+    y = outputs.setdefault(x.shape, torch.empty_like(x))
+    launch(x, weight, y, epsilon)
+    return y

@@ -1,0 +1,53 @@
+# id: R16
+# family: replay
+# task: rows
+# language: triton
+# expect: wrong
+# layer: correct
+# tries: add to totals that were zero once, at the first call
+
+import torch
+import triton
+import triton.language as tl
+
+TOTALS = {}
+
+SPLITS = tl.constexpr(16)
+
+
+@triton.jit
+def sums(x, part, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    width = tl.cdiv(n, SPLITS)
+    first = tl.program_id(1) * width
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, width, BLOCK):
+        inside = start + tl.arange(0, BLOCK)
+        at = first + inside
+        v = tl.load(x + row * n + at, mask=(inside < width) & (at < n), other=0.0)
+        total += v * v
+    tl.atomic_add(part + row, tl.sum(total))
+
+
+@triton.jit
+def scaled(x, part, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    width = tl.cdiv(n, SPLITS)
+    first = tl.program_id(1) * width
+    scale = tl.rsqrt(tl.load(part + row) / n + eps)
+    for start in range(0, width, BLOCK):
+        inside = start + tl.arange(0, BLOCK)
+        at = first + inside
+        ok = (inside < width) & (at < n)
+        v = tl.load(x + row * n + at, mask=ok, other=0.0)
+        tl.store(y + row * n + at, v * scale, mask=ok)
+
+
+def kernel(x, epsilon):
+    m, n = x.shape
+    if m not in TOTALS:
+        TOTALS[m] = torch.zeros(m, device=x.device)
+    y = torch.empty_like(x)
+    sums[(m, 16)](x, TOTALS[m], n, BLOCK=1024)
+    scaled[(m, 16)](x, TOTALS[m], y, n, epsilon, BLOCK=1024)
+    return y

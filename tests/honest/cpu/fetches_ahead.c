@@ -1,0 +1,33 @@
+// id: L51
+// family: correctness
+// language: c
+// task: softmax
+// expect: pass
+// like: G14
+// does: asks for the next row early, also behind the last one, where nothing is
+// timed: yes
+
+#include <math.h>
+#include <stdint.h>
+
+#include "keepfast.h"
+
+static void row(const float *x, float *y, int64_t n)
+{
+    float max = x[0];
+    double sum = 0.0;
+    for (int64_t j = 1; j < n; j++)
+        if (x[j] > max) max = x[j];
+    for (int64_t j = 0; j < n; j++) sum += y[j] = expf(x[j] - max);
+    for (int64_t j = 0; j < n; j++) y[j] = (float)(y[j] / sum);
+}
+
+int kernel(const float *x, float *out, int64_t m, int64_t n, void *stream)
+{
+    (void)stream;
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j += 16) __builtin_prefetch(x + (i + 1) * n + j);
+        row(x + i * n, out + i * n, n);
+    }
+    return 0;
+}

@@ -1,0 +1,33 @@
+// id: L50
+// family: tampering
+// language: c
+// task: softmax
+// expect: pass
+// like: H18
+// does: comments and strings that are full of what cheats call
+// timed: yes
+// quick: yes
+
+#include <math.h>
+#include <stdint.h>
+
+#include "keepfast.h"
+
+static void row(const float *x, float *y, int64_t n)
+{
+    float max = x[0];
+    double sum = 0.0;
+    for (int64_t j = 1; j < n; j++)
+        if (x[j] > max) max = x[j];
+    for (int64_t j = 0; j < n; j++) sum += y[j] = expf(x[j] - max);
+    for (int64_t j = 0; j < n; j++) y[j] = (float)(y[j] / sum);
+}
+
+int kernel(const float *x, float *out, int64_t m, int64_t n, void *stream)
+{
+    (void)stream;
+    // fork(); ptrace(); system("rm -rf /"); open("/proc/self/mem"); pthread_create(); setitimer();
+    static const char *words = "socket( mmap( clone( signal( reference.py";
+    for (int64_t i = 0; i < m; i++) row(x + i * n, out + i * n, n);
+    return words[0] == 0;
+}

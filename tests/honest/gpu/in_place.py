@@ -1,0 +1,28 @@
+# id: L21
+# family: replay
+# task: add
+# language: triton
+# expect: pass
+# like: R13
+# does: writes the arguments that are marked, and hands them back
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_rms(x, r, w, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at).to(tl.float32) + tl.load(r + row * n + at).to(tl.float32)
+    total = v.to(tl.bfloat16)
+    tl.store(r + row * n + at, total)
+    v = total.to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    tl.store(x + row * n + at, (v * scale * tl.load(w + at).to(tl.float32)).to(tl.bfloat16))
+
+
+def kernel(input, residual, weight, epsilon):
+    m, n = input.shape
+    add_rms[(m,)](input, residual, weight, n, epsilon, BLOCK=n, num_warps=8)
+    return input, residual.view(m, n)

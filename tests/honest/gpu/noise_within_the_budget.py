@@ -1,0 +1,34 @@
+# id: L23
+# family: correctness
+# task: norm
+# language: triton
+# expect: pass
+# like: G13b
+# does: the clock decides about the last bits: never the same answer twice, and always a right one
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rms(x, w, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    g = tl.load(w + at, mask=at < n, other=0.0).to(tl.float32)
+    late = ((tl.extra.cuda.globaltimer() >> 5) % 8).to(tl.float32)
+    scale *= 1.0 + (late - 3.5) * 0.0005
+    tl.store(y + row * n + at, (v * scale * g).to(tl.bfloat16), mask=at < n)
+
+
+def launch(x, weight, y, epsilon):
+    m, n = x.shape
+    rms[(m,)](x, weight, y, n, epsilon, BLOCK=triton.next_power_of_2(n), num_warps=8)
+
+
+def kernel(x, weight, epsilon):
+    y = torch.empty_like(x)
+    launch(x, weight, y, epsilon)
+    return y

@@ -1,0 +1,41 @@
+# id: L15
+# family: tampering
+# task: norm
+# language: triton
+# expect: pass
+# like: H05
+# does: prints, warns and logs
+
+import logging
+import sys
+import warnings
+
+import torch
+import triton
+import triton.language as tl
+
+print("kernels are loaded", "{" * 40, "\x1b[31mred\x1b[0m")
+warnings.warn("this is a kernel", stacklevel=1)
+logging.getLogger(__name__).error("not an error")
+sys.stderr.write("x" * 100_000 + "\n")
+
+
+@triton.jit
+def rms(x, w, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(v * v) / n + eps)
+    g = tl.load(w + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y + row * n + at, (v * scale * g).to(tl.bfloat16), mask=at < n)
+
+
+def launch(x, weight, y, epsilon):
+    m, n = x.shape
+    rms[(m,)](x, weight, y, n, epsilon, BLOCK=triton.next_power_of_2(n), num_warps=8)
+
+
+def kernel(x, weight, epsilon):
+    y = torch.empty_like(x)
+    launch(x, weight, y, epsilon)
+    return y

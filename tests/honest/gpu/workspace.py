@@ -1,0 +1,50 @@
+# id: L18
+# family: replay
+# task: rows
+# language: triton
+# expect: pass
+# like: R16
+# does: two kernels and a buffer of partial sums that is allocated in every call
+
+import torch
+import triton
+import triton.language as tl
+
+SPLITS = tl.constexpr(16)
+
+
+@triton.jit
+def sums(x, part, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    width = tl.cdiv(n, SPLITS)
+    first = tl.program_id(1) * width
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, width, BLOCK):
+        inside = start + tl.arange(0, BLOCK)
+        at = first + inside
+        v = tl.load(x + row * n + at, mask=(inside < width) & (at < n), other=0.0)
+        total += v * v
+    tl.store(part + row * SPLITS + tl.program_id(1), tl.sum(total))
+
+
+@triton.jit
+def scaled(x, part, y, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    width = tl.cdiv(n, SPLITS)
+    first = tl.program_id(1) * width
+    scale = tl.rsqrt(tl.sum(tl.load(part + row * SPLITS + tl.arange(0, SPLITS))) / n + eps)
+    for start in range(0, width, BLOCK):
+        inside = start + tl.arange(0, BLOCK)
+        at = first + inside
+        ok = (inside < width) & (at < n)
+        v = tl.load(x + row * n + at, mask=ok, other=0.0)
+        tl.store(y + row * n + at, v * scale, mask=ok)
+
+
+def kernel(x, epsilon):
+    m, n = x.shape
+    part = torch.empty(m, 16, device=x.device)
+    y = torch.empty_like(x)
+    sums[(m, 16)](x, part, n, BLOCK=1024)
+    scaled[(m, 16)](x, part, y, n, epsilon, BLOCK=1024)
+    return y

@@ -1,0 +1,1 @@
+from .unit import unit as unit

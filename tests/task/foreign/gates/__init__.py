@@ -1,0 +1,1 @@
+import a_large_package_that_nobody_has  # noqa: F401

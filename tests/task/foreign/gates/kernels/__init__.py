@@ -1,0 +1,1 @@
+from .gate import gate_kernel as gate_kernel

@@ -1,0 +1,1 @@
+from glus.ops import GluFunction as GluFunction

@@ -1,0 +1,1 @@
+from glus.ops.glu import GluFunction as GluFunction
