@@ -6,15 +6,20 @@ The task is tests/gpu/tasks/norm, an RMSNorm of 1024 x 4096. Seconds are wall ti
 verdict all workers are warm, as they are when a proposer takes some seconds to think; every repeat is a new candidate, so that no build
 or capture comes from an earlier one. The champions were captured twice before, as a champion in a run is. Kinds take turns.
 
+Two kinds are judged once more without the defences that the corpus of cheats asked for (chains of some calls, memory wound forward,
+Triton compiled again), to say what those cost.
+
 It writes OUT/judging.jsonl, a line a verdict, and judging.json. Bars, on the median: compile error and wrong answer 2.5 s, screen-out
-4 s, keep 25 s.
+4 s, keep 25 s; the defences at most 15 % of a keep and 0.5 s of a screen-out.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from unittest import mock
 
 import bench
 import workbench
@@ -22,6 +27,7 @@ from bench import Bar, Book, Clock, Desk, Session
 from msgspec import Struct
 
 from keepfast.errors import MachineError
+from keepfast.judge.gpu import check, rounds
 from keepfast.judge.gpu.judge import GpuJudge
 from keepfast.model import Calibration, Candidate, Kind, Reason
 from keepfast.stats import median
@@ -32,7 +38,8 @@ OPEN_S = 60.0  # ceilings, start, calibration, the second champion
 
 
 class Case(Struct, frozen=True):
-    """A kind of verdict: what is changed in the start kernel, what must come of it, the bar in seconds (0: none), and a guess."""
+    """A kind of verdict: what is changed in the start kernel, what must come of it, the bar in seconds (0: none), and a guess. `bare`:
+    without the defences."""
 
     name: str
     old: str
@@ -41,6 +48,7 @@ class Case(Struct, frozen=True):
     seconds: float
     guess_s: float
     against: str = "start"
+    bare: bool = False
 
 
 NONE = (Reason.NO_GAIN, Reason.AMBIGUOUS, Reason.SLOWER)  # a no-op may look slow in one round: then it is reverted a little earlier
@@ -51,7 +59,10 @@ KINDS = (
     Case("screen-out", LAUNCH, LAUNCH + LAUNCH, (Reason.SLOWER,), 4.0, 8.0),
     Case("no gain", "tl.sum(v * v) / n + eps", "(tl.sum(v * v) + n * eps) / n", NONE, 0.0, 12.0),
     Case("keep", "num_warps=8", "num_warps=4", (Reason.FASTER,), 25.0, 25.0, "slow"),
+    Case("bare screen-out", LAUNCH, LAUNCH + LAUNCH, (Reason.SLOWER,), 0.0, 8.0, bare=True),
+    Case("bare keep", "num_warps=8", "num_warps=4", (Reason.FASTER,), 0.0, 25.0, "slow", bare=True),
 )
+KEEP_SHARE, SCREEN_S = 0.15, 0.5  # that the defences may cost
 
 
 class Sample(Struct, frozen=True):
@@ -95,13 +106,24 @@ class Given(bench.Given, frozen=True, kw_only=True):
 # --------------------------------------------------------------------------------------------- verdicts
 
 
+@contextmanager
+def bared() -> Iterator[None]:
+    """No chains of some calls, no memory wound forward, nothing compiled again."""
+    with ExitStack() as stack:
+        for place in (check, rounds):
+            stack.enter_context(mock.patch.object(place, "parts", return_value=()))
+        stack.enter_context(mock.patch.object(check.OneCase, "_later", return_value=None))
+        stack.enter_context(mock.patch.object(GpuJudge, "_named", return_value=None))
+        yield
+
+
 class Lab:
     """The judge with both champions ready."""
 
     def __init__(self, judge: GpuJudge, book: Book) -> None:
         self.judge = judge
         self.text = (TASK / "kernel" / "kernel.py").read_text()
-        self.champions = {"start": self._made(self.text, 1), "slow": self._made(self.text.replace("num_warps=8", "num_warps=1"), 2)}
+        self.champions = {"start": self._made(self.text, 1), "slow": self._made(self.text.replace(LAUNCH, LAUNCH + LAUNCH), 2)}
         key = f"calibration {judge.bench.machine.hash}"
         workbench.passed(judge.ready(self.champions["start"], book.find(key, Calibration)))
         if book.find(key, Calibration) is None:
@@ -118,7 +140,8 @@ class Lab:
         began = time.monotonic()
         self.judge.bench.pool.settle()
         warm = time.monotonic()
-        found = self.judge.evaluate(made, against, ())
+        with bared() if case.bare else nullcontext():
+            found = self.judge.evaluate(made, against, ())
         wall_s = time.monotonic() - warm
         if found.kind is Kind.VOID:
             raise MachineError(f"void: {found.detail}")
@@ -187,7 +210,17 @@ def bars(costs: Sequence[Cost]) -> tuple[Bar, ...]:
         odd = f"; {len(found.unexpected)} unexpected: {found.unexpected[0]}" if found.unexpected else ""
         good = not found.unexpected and found.samples > 0 and (not found.asked_s or found.median_s <= found.asked_s)
         made.append(Bar(found.name, asked, said + odd, good))
-    return tuple(made)
+    return (*made, *defences({c.name: c for c in costs if c.samples}))
+
+
+def defences(costs: Mapping[str, Cost]) -> Iterator[Bar]:
+    """What they add to a keep and to a screen-out, where both were measured."""
+    if {"keep", "bare keep"} <= costs.keys():
+        share = costs["keep"].median_s / costs["bare keep"].median_s - 1
+        yield Bar("defences, of a keep", f"at most {KEEP_SHARE:.0%}", f"{share:+.1%}", share <= KEEP_SHARE)
+    if {"screen-out", "bare screen-out"} <= costs.keys():
+        more = costs["screen-out"].median_s - costs["bare screen-out"].median_s
+        yield Bar("defences, of a screen-out", f"at most {SCREEN_S:g} s", f"{more:+.2f} s", more <= SCREEN_S)
 
 
 def tell(costs: Sequence[Cost]) -> None:

@@ -430,9 +430,9 @@ def test_aa_separates_rounds_from_captures(aa: ModuleType) -> None:
 
 def test_every_kind_of_verdict_changes_the_start_kernel(judging: ModuleType) -> None:
     text = (judging.TASK / "kernel" / "kernel.py").read_text()
-    changed = {judging.changed(case, text) for case in judging.KINDS}
+    changed = {judging.changed(case, text) for case in judging.KINDS if not case.bare}
     assert text not in changed
-    assert len(changed) == len(judging.KINDS)
+    assert len(changed) == sum(not case.bare for case in judging.KINDS)
     with pytest.raises(ValueError, match="has no"):
         judging.changed(replace(judging.KINDS[0], old="nothing of the sort"), text)
 
@@ -443,10 +443,29 @@ def test_costs_and_bars_of_judging(judging: ModuleType) -> None:
     sample = judging.Sample("screen-out", 3.0, 2.9, Kind.REVERT, Reason.SLOWER, "", rungs, 1, 0.8, 0.0)
     cost = judging.cost(case, [sample, replace(sample, wall_s=5.0), replace(sample, wall_s=3.5)])
     assert (cost.median_s, cost.fastest_s, cost.slowest_s, cost.rungs["plan"], cost.round_s) == (3.5, 3.0, 5.0, 1.1, 0.8)
-    assert [b.ok for b in judging.bars([cost, replace(cost, median_s=4.1), replace(cost, samples=0)])] == [True, False, False]
+    others = [replace(cost, name="slow", median_s=4.1), replace(cost, name="none", samples=0)]
+    assert [b.ok for b in judging.bars([cost, *others])] == [True, False, False]
     odd = judging.cost(case, [replace(sample, reason=Reason.NO_GAIN)])
     assert not judging.bars([odd])[0].ok
     judging.tell([cost])
+
+
+def test_what_the_defences_cost(judging: ModuleType) -> None:
+    def cost(name: str, seconds: float) -> object:
+        return judging.Cost(name, 0.0, 3, seconds, seconds, seconds, {}, 1.0, 1.0, ())
+
+    costs = [cost("keep", 11.4), cost("bare keep", 10.0), cost("screen-out", 2.6), cost("bare screen-out", 2.0)]
+    assert [(b.name, b.ok) for b in judging.bars(costs)[-2:]] == [("defences, of a keep", True), ("defences, of a screen-out", False)]
+    assert len(judging.bars(costs[:1])) == 1, "nothing to compare with"
+
+
+def test_bare_verdicts_have_none_of_the_defences(judging: ModuleType) -> None:
+    from keepfast.judge.gpu import check, rounds
+
+    with judging.bared():
+        assert (check.parts(8, Random(0)), rounds.parts(8, Random(0))) == ((), ())
+        assert judging.GpuJudge._named(None, None, None) is check.OneCase._later(None, 0, 0.0) is None
+    assert check.parts(8, Random(0)) != ()
 
 
 def test_a_verdict_is_timed_with_warm_workers(judging: ModuleType, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,7 +484,9 @@ def test_a_verdict_is_timed_with_warm_workers(judging: ModuleType, desk: Desk, t
     judging.measured(asked, desk, book, desk.bench.Clock(1000.0))
     costs = [judging.cost(case, list(book.all(f"{case.name} ", judging.Sample).values())) for case in judging.KINDS]
     assert [(c.name, c.samples, c.unexpected) for c in costs] == [(case.name, 2, ()) for case in judging.KINDS]
-    assert {c.name: c.rounds for c in costs} == {"same code": 0, "screen-out": 1, "no gain": 5, "keep": 11}
+    assert {c.name: c.rounds for c in costs} == {
+        "same code": 0, "screen-out": 1, "no gain": 5, "keep": 11, "bare screen-out": 1, "bare keep": 11,
+    }  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------- kernels

@@ -172,8 +172,9 @@ def test_triton_with_a_pinned_configuration(tmp_path: Path) -> None:
         assert len(plan.nodes) == plan.calls
         assert len(plan.images) == 1
         assert all(k.block == (256, 1, 1) for k in plan.kernels()), "eight warps"
-        unset = {(k.carveout, k.scheduling, k.cluster) for k in plan.kernels()}
-        assert unset == {(-1, 0, (0, 0, 0))}, "what nobody set reads as not set"
+        unset = {(k.carveout, k.cluster) for k in plan.kernels()}
+        assert unset == {(-1, (0, 0, 0))}, "what nobody set reads as not set"
+        assert {k.scheduling for k in plan.kernels()} <= {0, 1}, "Triton asks for clusters to be spread even where there are none"
         assert plan.blocks == ()
 
 
@@ -309,11 +310,12 @@ def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
     assert "kernel/kernel.py" in found.answer.detail
 
 
-def test_many_calls_and_little_memory(tmp_path: Path) -> None:
+def test_what_a_call_frees_stays_its_own_and_memory_has_an_end(tmp_path: Path) -> None:
     found = captured(tmp_path, "def kernel(x, w):\n    return ((x + w) * 2 - w).relu()\n", ((add("c1", 16, 1024), 1000),), language="torch")
     assert found.answer.error == ""
     plan = found.plans[0]
     assert len(plan.nodes) == 4000
-    assert sum(s.size for s in plan.segments) < 2.2 * 1000 * 16 * 1024 * 4, "scratch of one call is used again by the next"
+    sizes = sum(s.size for s in plan.segments) / (1000 * 16 * 1024 * 4)
+    assert 5.0 <= sizes < 5.2, "an argument and four results, for calls are made in any order"
     small = captured(tmp_path, "def kernel(x, w):\n    return x + w\n", ((add(), 1000),), language="torch", max_bytes=GIB // 2)
     assert small.answer.error == "memory"

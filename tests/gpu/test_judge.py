@@ -60,7 +60,8 @@ def test_half_the_rows_is_slow_to_be_believed_but_twice_the_work_is_slower(stand
 
 def test_a_slow_start_loses_to_a_better_kernel(stands: Stands) -> None:
     stand = stands("norm")
-    slow = stand.candidate(NORM.replace("num_warps=8", "num_warps=1"), n=7)
+    launch = next(line for line in NORM.splitlines(keepends=True) if line.startswith("    rms[(m,)]"))
+    slow = stand.candidate(NORM.replace(launch, launch + launch), n=7)
     fast = stand.candidate(NORM.replace("num_warps=8", "num_warps=4"))
     found = stand.judge.evaluate(fast, slow, ())
     assert found.kind is Kind.KEEP, found.detail

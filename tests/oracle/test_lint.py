@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from keepfast.errors import TaskError  # noqa: E402
 from keepfast.gpu.messages import Mutated  # noqa: E402
 from keepfast.model import Argument, Case, Rules, Task, Tolerance  # noqa: E402
-from keepfast.oracle import draws, mutants  # noqa: E402
+from keepfast.oracle import draws, lint, mutants  # noqa: E402
 from keepfast.oracle.lint import CASE_BYTES, Linter, chosen  # noqa: E402
 from keepfast.oracle.mutants import Draw  # noqa: E402
 from keepfast.oracle.reference import Reference  # noqa: E402
@@ -73,6 +73,16 @@ def test_inputs_that_are_ignored(tmp_path: Path) -> None:
     assert refused(kit.task(tmp_path / "b", uses, signature, arguments=indices)).what == "reference() ignores its inputs `i`, `j`"
     joint = text.replace("x * x + 1", "x * x + y.sum() + i[j][0]")
     assert linted(kit.task(tmp_path / "c", joint, signature, arguments=indices)).error == ""
+
+
+def test_an_input_of_few_values_is_not_said_to_be_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both draws of a case may have the same order of two sequences."""
+    text = kit.SQUARE.replace('{"x":', '{"i": torch.tensor([FLIPS.pop(0)]), "x":').replace("reference(x)", "reference(x, i)")
+    text = text.replace("x * x + 1", "x * x + i") + "\n\nFLIPS = [1] * 6 + [0] * 40\n"
+    made = kit.task(tmp_path / "a", text, "f(Tensor x, Tensor i) -> Tensor", arguments=(Argument("i", role="index"),))
+    assert linted(made).error == ""
+    monkeypatch.setattr(lint, "AGAIN", 0)
+    assert refused(made).what == "reference() ignores its input `i`"
 
 
 UNMIXED = {"body": "return x - x.mean()", "draw": "torch.randn(case.m, case.n, dtype=torch.float64) + torch.randn(()) * 1e5"}

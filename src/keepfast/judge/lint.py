@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 WHERE = "reference.py"
+AGAIN = 7  # more draws before an input is said to be ignored: what is drawn from few values may come out the same
 LIKE = 4.0  # mixing may change the RMS of an answer so many times
 REREAD = 3  # cases, the smallest, on which misread inputs are tried: each costs a run of the reference
 SCALES = tuple(2.0**-n for n in range(1, 14))  # of the task's own tolerance, in which a survivor is looked for
@@ -119,11 +120,16 @@ class Linter:
         """Every tensor that is only read must change the answer in some case."""
         read = [a.name for a in self.task.signature.tensors if not a.written]
         for name in read:
-            asked = [(one, with_tensor(one, other, name)) for one, other in pairs if any(s.name == name for s in one.layout.slots)]
-            found = self.reference.results([changed for _, changed in asked])
-            if asked and all(same(one.exact, got.exact) for (one, _), got in zip(asked, found, strict=True)):
+            asked = [pair for pair in pairs if any(slot.name == name for slot in pair[0].layout.slots)]
+            if asked and not any(self._changes(name, asked if n == 0 else self._pairs()) for n in range(1 + AGAIN)):
                 step = f"let inputs() draw what makes a difference, or take `{name}` out of the signature; {LINT}"
                 raise TaskError(f"{self.oracle} ignores its input `{name}`", where=WHERE, next_step=step)
+
+    def _changes(self, name: str, pairs: Sequence[tuple[Draw, Draw]]) -> bool:
+        """Whether an answer changes when this tensor alone comes from the second draw."""
+        asked = [(one, with_tensor(one, other, name)) for one, other in pairs if any(slot.name == name for slot in one.layout.slots)]
+        found = self.reference.results([changed for _, changed in asked])
+        return not all(same(one.exact, got.exact) for (one, _), got in zip(asked, found, strict=True))
 
     def _mixes(self, pairs: Sequence[tuple[Draw, Draw]]) -> None:
         """Timed contents mix two draws: the answer must stay finite and of like size."""

@@ -19,6 +19,7 @@ from keepfast.oracle import compare, draws, mutants, tensors
 from keepfast.oracle.mutants import Draw
 from keepfast.oracle.reference import Reference, Results, Values, seed_of
 
+AGAIN = 7  # more draws before an input is said to be ignored: two orders of two sequences are the same half of the time
 CASES = 3  # that are linted: the smallest
 CASE_BYTES = 64 << 20  # of a set and its outputs, at most
 LIKE = 4.0  # mixing may change the RMS of an answer so many times
@@ -101,14 +102,19 @@ class Linter:
         groups = [[name] for name in read if name not in together] + ([together] if together else [])
         for names in groups:
             asked = [pair for pair in pairs if any(pair[0].values[name] is not None for name in names)]
-            if asked and not any(self._changes(one, other, names) for one, other in asked):
+            if asked and not any(self._changes(one, other, names) for one, other in self._with_others(asked)):
                 said = ", ".join(f"`{name}`" for name in names)
                 step = f"let inputs() draw what makes a difference, or take {said} out of the signature; {LINT}"
                 what = f"{self.oracle} ignores its input{'s' if len(names) > 1 else ''} {said}"
                 raise TaskError(what, where="reference.py", next_step=step)
 
-    def _changes(self, one: Draw, other: Draw, names: Sequence[str]) -> bool:
-        found = self._draw(one.case, one.values | {name: other.values[name] for name in names})
+    def _with_others(self, pairs: Sequence[Pair]) -> Iterator[tuple[Draw, Values]]:
+        """Each first draw with the contents of the second, then of new ones: what is drawn from few values may come out the same."""
+        yield from ((one, other.values) for one, other in pairs)
+        yield from ((one, self.reference.inputs(one.case, random_seed())) for _ in range(AGAIN) for one, _ in pairs)
+
+    def _changes(self, one: Draw, other: Values, names: Sequence[str]) -> bool:
+        found = self._draw(one.case, one.values | {name: other[name] for name in names})
         return not _same(one.exact, found.exact)
 
     def _mixes(self, pair: Pair) -> None:

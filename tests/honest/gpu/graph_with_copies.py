@@ -4,7 +4,7 @@
 # language: triton
 # expect: pass
 # like: T17
-# does: a graph of its own that is fed by copies: right, though pointless inside another graph
+# does: a graph of its own that is fed by copies, outside any other graph; inside one, where torch replays none, the kernel alone
 
 import torch
 import triton
@@ -41,6 +41,10 @@ def recorded(x, weight, epsilon):
 
 
 def kernel(x, weight, epsilon):
+    if torch.cuda.is_current_stream_capturing():
+        y = torch.empty_like(x)
+        launch(x, weight, y, epsilon)
+        return y
     if x.shape not in GRAPHS:
         GRAPHS[x.shape] = recorded(x, weight, epsilon)
     graph, (own_x, own_weight, own_y) = GRAPHS[x.shape]
