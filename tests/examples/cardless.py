@@ -43,7 +43,8 @@ def module_at(path: Path) -> types.ModuleType:
 
 
 def poison() -> None:
-    """From now on memory that nothing has written to holds NaN, or the largest whole number, and not by chance the answer of an earlier call."""
+    """From now on memory that nothing has written to holds NaN, or the largest whole number: not by chance the answer of an earlier
+    call."""
     import torch
 
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -27,7 +27,7 @@ from keepfast.gpu.layout import Layout
 from keepfast.gpu.plan import Block, Empty, Kernel, Node, Plan, PlanError, Segment
 
 WARM_CALLS = 3  # the second may still compile or choose: torch.compile, cuBLAS
-TIMED_CALLS, TIMED_S = 20, 0.05
+TIMED_CALLS, TIMED_S = 20, 0.02
 MAX_BLOCK_BYTES = 200 << 20
 UNWRITTEN = b"\xff"  # no number in any floating type
 SLACK = 32 << 20

@@ -6,6 +6,7 @@ Untrusted, walled, killed afterwards. Answers are plain frames; plans go into me
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import mmap
 import os
@@ -183,10 +184,12 @@ def _said(what: str) -> Iterator[None]:
 
 
 def _warm_triton() -> None:
-    """Triton compiles a helper of its own when its driver is first asked for."""
+    """Triton compiles a helper of its own when its driver is first asked for, and is slow with its first kernel."""
     runtime = sys.modules.get("triton.runtime")
     if runtime is not None:
         runtime.driver.active.get_current_device()
+        with contextlib.suppress(Exception):  # of any kind: then a candidate's kernel is the first, and says what is wrong
+            importlib.import_module("keepfast.capture.first").compiled()
 
 
 def _forget_compiled() -> None:
@@ -235,6 +238,8 @@ def serve(channel: socket, home: Path, make: Callable[[Warm], Side] = warm) -> N
         side = make(order)
     except NotReady as error:
         return _say(channel, Ready(False, clean(str(error))))
+    gc.collect()
+    gc.freeze()  # torch has a million objects, and a collection, of which every case takes two, looks at each: 60 ms
     _say(channel, Ready(True, "", round(time.monotonic() - began, 3)))
     request, fds = messages.receive(channel, Capture, timeout_s=WAIT_S)
     return _say(channel, Worker(side, request, Inbox(request, fds), home).run())
