@@ -68,13 +68,13 @@ def steps(cards: int = 1) -> tuple[Step, ...]:
         script("aa", f"--rounds {ROUNDS}", 380, 380, 60, count_aa),
         Step(
             "tests", ("-m", "tests.gpu", "--seconds", "{seconds}", "--out", "{work}/tests", "--outcomes", f"{{work}}/{CORPUS}"),
-            430, 430, 120, count_tests, apart="corpus",
+            480, 480, 120, count_tests, apart="corpus",
         ),
         *(
             script("gains", f"--noops {NOOPS} --gains {GAINS} --part {half}", 960 / len(halves), 240, 110, part_of(half), half)
             for half in halves
         ),
-        script("judging", f"--repeats {REPEATS}", 190, 190, 90, count_judging),
+        script("judging", f"--repeats {REPEATS}", 330, 190, 90, count_judging),
         script("plans", "", 330, 240, 90, count_plans),
         script("kernels", "", 560, 240, 70, count_kernels),
         Step(
@@ -82,7 +82,7 @@ def steps(cards: int = 1) -> tuple[Step, ...]:
             330, 200, 45, count_corpus, apart="corpus",
         ),
         search("best_config", 260, 260, compiled=False),
-        script("commands", "e2e", 200, 220, 150, count_commands("e2e"), "e2e", whole=True),
+        script("commands", "e2e", 430, 450, 430, count_commands("e2e"), "e2e", whole=True),
         script("commands", "run", 260, 260, 190, count_commands("run"), "run"),
         script("commands", "e2e-aa", 150, 170, 120, count_commands("e2e-aa"), "e2e-aa", whole=True),
         script("commands", "check", 320, 200, 45, count_commands("check"), "check"),
@@ -215,7 +215,8 @@ def broken(work: Path) -> Iterator[str]:
     """Tests that failed, units that failed and were not finished later, and answers to the corpus that are not as they should be."""
     yield from (f"test {name}: {why}" for shard in shards(work) for name, why in shard.failed)
     path = work / CORPUS
-    last = {line.outcome.key: line.outcome for line in (attempt._lines(path) if path.exists() else ())}
+    lines = attempt._lines(path) if path.exists() else ()
+    last = {line.outcome.key: line.outcome for line in lines if line.outcome.key in corpus_keys()}  # of entries as they are now
     yield from (f"corpus {o.id} {o.name}: {o.state}, {o.reason} in {o.layer}: {o.detail[:160]}" for o in last.values() if not o.good)
     for name, digest in (("aa", ""), ("gains", gains.digest()), ("judging", ""), ("plans", ""), ("kernels", ""), ("commands", "")):
         known = finished(work, name, digest)

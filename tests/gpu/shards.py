@@ -57,16 +57,16 @@ def _alone(name: str, files: Sequence[str], seconds: float) -> Shard:
 def _engine() -> tuple[Shard, ...]:
     """Tests of the engine on a card, where there are any: none of them is beside another's clock."""
     files = sorted(path.name for path in (ROOT / HERE).glob("test_engine*.py"))
-    return (Shard("engine", tuple(f"{HERE}/{file}" for file in files), True, 60.0),) if files else ()
+    return (Shard("engine", tuple(f"{HERE}/{file}" for file in files), True, 55.0),) if files else ()
 
 
 SHARDS = (
     *_beside("oracle", "test_oracle.py", 1, 80.0),
     *_beside("capture", "test_capture_worker.py", 3, 110.0),
-    *_beside("onboard", "test_onboard.py", 3, 130.0),
-    *_beside("corpus", "test_corpus.py", 4, 150.0),
+    *_beside("onboard", "test_onboard.py", 4, 130.0),
+    *_beside("corpus", "test_corpus.py", 7, 160.0),
     _alone("card", ("test_launcher_contents.py", "test_oracle.py"), 50.0),
-    _alone("judge", ("test_judge.py", "test_corpus.py"), 130.0),  # together: one judge of the task norm serves both
+    _alone("judge", ("test_judge.py", "test_corpus.py"), 140.0),  # together: one judge of the task norm serves both
     *_engine(),
     _alone("measured", ("test_onboard.py",), 50.0),
 )

@@ -98,7 +98,7 @@ def test_both_arms_ran_inside_graphs_and_the_kernel_is_counted(found: Account):
 def test_a_kernel_that_is_right_is_refused_for_nothing_but_its_speed(found: Account):
     proof = prove(found, Bounds(cells=(DECODE.name, LONG.name), worst_cell=0.1, memory=0.05), (), "good")
     assert [(c.name, c.said) for c in proof.checks if c.name != "speed" and c.state != "ok"] == []
-    assert {r.why for r in proof.reasons} <= {Why.FASTER, Why.NO_GAIN, Why.CELL_UNSURE, Why.SLOWER, Why.CELL_LOSS}, "how fast it is, is open"
+    assert {r.why for r in proof.reasons} <= {Why.FASTER, Why.NO_GAIN, Why.CELL_UNSURE, Why.SLOWER, Why.CELL_LOSS}, "its speed is open"
     assert proof.evidence == "engine with graphs"
 
 
