@@ -121,13 +121,14 @@ class Proving(Struct, frozen=True):
 
     def prove(self, kept: Candidate, verdict: Verdict, keeps: int) -> None:
         """What cannot be proven here is said; the keep stays a keep either way, and is shipped only with a proof that passed."""
-        from keepfast.engine import rung
+        from keepfast.engine import rung, shelf
         from keepfast.engine.plans import Setting
 
         if self.task.engine is None or not rung.due(self.task, keeps):
             return
         environment, name = settings.engine_environment(), self.run.machine.gpu or self.run.machine.cpu
-        setting = Setting(self.task.engine, Path(self.task.folder), environment, name, Random(), lambda words: None)
+        keep = self.ledger.folder / shelf.FOLDER
+        setting = Setting(self.task.engine, Path(self.task.folder), environment, name, Random(), lambda words: None, keep)
         try:
             ways = rung.Ways(known=partial(rung.known, self.ledger))
             proof = rung.proven(self.task, kept.files, verdict.gain, setting, ways)

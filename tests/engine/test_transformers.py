@@ -12,7 +12,7 @@ from msgspec.structs import replace
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from keepfast.engine import slots, torch_cells, torch_model, torch_reference  # noqa: E402
+from keepfast.engine import slots, torch_account, torch_cells, torch_model, torch_reference  # noqa: E402
 from keepfast.engine.base import STOCK, Cell  # noqa: E402
 from keepfast.engine.proof import Bounds, prove  # noqa: E402
 from keepfast.engine.torch_account import account  # noqa: E402
@@ -267,6 +267,35 @@ def test_a_kernel_that_takes_the_process_with_it_is_refused(tmp_path, end, how):
     assert (proof.outcome, proof.reasons[0].why) == (Outcome.REFUSED, Why.CRASHED)
     assert f"kept: the process that ran it ended with {how} while its code ran; its last lines: " in proof.reasons[0].said
     assert DECODE.name in proof.reasons[0].said
+
+
+def test_an_interrupted_account_goes_on_with_the_cell_it_was_at(tmp_path, monkeypatch):
+    asked = plan(reference("rms_norm"), kernel(tmp_path, "mlp_activation", "return 'no tensor'"), cells=(DECODE, PREFILL), rounds=2)
+    asked = replace(asked, arms=(*asked.arms[:1], Arm("kept", asked.arms[1].fills[:1]), Arm("bad", asked.arms[1].fills[1:])))
+    made, done = torch_account._cell, []
+
+    def cell(one, *rest):
+        if one == PREFILL and not done.count(PREFILL):
+            done.append(one)
+            raise KeyboardInterrupt
+        done.append(one)
+        return made(one, *rest)
+
+    monkeypatch.setattr(torch_account, "_cell", cell)
+    with pytest.raises(KeyboardInterrupt):
+        account(asked, print, kept=tmp_path / "kept")
+    said: list[str] = []
+    found = account(asked, said.append, kept=tmp_path / "kept")
+    assert done == [DECODE, PREFILL, PREFILL], "the first cell was not measured again"
+    assert any("before the proof was interrupted" in line for line in said)
+    assert {lap.cell for lap in found.laps} == {DECODE.name, PREFILL.name}
+    assert prove(found, Bounds(), (), "bad").outcome is Outcome.REFUSED, "an arm that ended in the first cell is still refused"
+    assert any(note.startswith("bad: decode 24 x 2") for note in found.notes)
+
+
+def test_an_account_that_came_to_its_end_keeps_nothing(tmp_path):
+    TransformersEngine(plan(reference("rms_norm")), keep=tmp_path / "engine").account(1)
+    assert list((tmp_path / "engine").glob("*")) == []
 
 
 def test_a_process_that_ends_in_stock_is_no_verdict(tmp_path):

@@ -36,7 +36,8 @@ class Kernel(Struct, frozen=True):
 
 
 class Setting(Struct, frozen=True):
-    """What an engine needs besides its kernels. `base`: what relative paths in `spec` are relative to."""
+    """What an engine needs besides its kernels. `base`: what relative paths in `spec` are relative to. `keep`: a folder for the cells of
+    proofs that do not come to their end."""
 
     spec: Spec
     base: Path
@@ -44,6 +45,7 @@ class Setting(Struct, frozen=True):
     machine: str
     rng: Random
     said: Callable[[str], None] = lambda line: None
+    keep: Path | None = None
 
 
 Maker = Callable[[Setting, tuple[Kernel, ...]], Engine]
@@ -89,7 +91,9 @@ def _transformers(setting: Setting, arms: tuple[tuple[str, tuple[Kernel, ...]], 
         weights=spec.weights,
         skip=bool(opponents),  # one that cannot run is named in the notes
     )
-    return t.TransformersEngine(plan, python=spec.python or sys.executable, limit_s=spec.limit_seconds, said=setting.said)
+    return t.TransformersEngine(
+        plan, python=spec.python or sys.executable, limit_s=spec.limit_seconds, said=setting.said, keep=setting.keep
+    )
 
 
 def _rows(kernel: Kernel) -> int:

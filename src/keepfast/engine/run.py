@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from keepfast import exits, settings, shop
 from keepfast.device import cpu, nvidia
 from keepfast.engine import noise as aa
-from keepfast.engine import plans, rung
+from keepfast.engine import plans, rung, shelf
 from keepfast.engine.amdahl import Micro
 from keepfast.engine.campaign import together
 from keepfast.engine.plans import Kernel, Maker, Setting
@@ -69,7 +69,7 @@ def start(folder: Path, options: E2eOptions, make: Maker = plans.engine) -> int:
     with Ledger.open(repo.ensure_state()) as ledger, ledger.hold(""):
         subject = _subject(task, repo, ledger, options)
         _murmur(options, f"{task.name}: {_called(subject)} in {spec.kind}, {len(spec.cells)} cells, {spec.rounds} rounds")
-        setting = _setting(spec, Path(task.folder), options)
+        setting = _setting(spec, Path(task.folder), options, ledger)
         proof = rung.proven(task, subject.candidate.files, subject.micro, setting, rung.Ways(make, partial(rung.known, ledger)))
         rung.write_down(ledger, subject.run.id if subject.run else "", subject.candidate.n, proof)
     _tell(proof, options)
@@ -81,7 +81,7 @@ def noise(folder: Path, options: E2eOptions, make: Maker = plans.engine) -> int:
     task, spec = _task(folder, options)
     repo = Repo.find(Path(task.folder))
     with Ledger.open(repo.ensure_state()) as ledger, ledger.hold(""):
-        found = aa.measured(make(_setting(spec, Path(task.folder), options), ()).account(spec.rounds))
+        found = aa.measured(make(_setting(spec, Path(task.folder), options, ledger), ()).account(spec.rounds))
         rung.remember(ledger, found)
     _tell_noise(task, found, options)
     return exits.OK
@@ -102,7 +102,7 @@ def several(path: Path, options: E2eOptions, make: Maker = plans.engine) -> int:
             Kernel(s.task, str(plans.lay(s.task, s.candidate.files, Path(place) / str(i))), part.slot, part.only)
             for i, (s, part) in enumerate(zip(subjects, found.parts, strict=True))
         )
-        account = make(_setting(spec, Path(found.folder), options), kernels).account(spec.rounds)
+        account = make(_setting(spec, Path(found.folder), options, ledger), kernels).account(spec.rounds)
         micros = tuple(Micro(s.task.name, s.micro) for s in subjects if s.micro is not None)
         result = together(account, rung.bounds(spec, rung.known(ledger, account)), micros)
         _write_each(ledger, subjects, result)
@@ -155,8 +155,9 @@ def _called(subject: Subject) -> str:
     return f"experiment {subject.candidate.n} of run {subject.run.id}" if subject.run else f"the working tree of {subject.task.name}"
 
 
-def _setting(spec: Spec, base: Path, options: E2eOptions) -> Setting:
-    return Setting(spec, base, settings.engine_environment(), _machine(spec.device), Random(), _sayer(options))
+def _setting(spec: Spec, base: Path, options: E2eOptions, ledger: Ledger) -> Setting:
+    environment, machine = settings.engine_environment(), _machine(spec.device)
+    return Setting(spec, base, environment, machine, Random(), _sayer(options), ledger.folder / shelf.FOLDER)
 
 
 def _machine(device: str) -> str:

@@ -10,6 +10,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 import transformers
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from keepfast.engine import torch_model as models
 from keepfast.engine.base import Account, Cell, Graphs, Lap, Likeness, Planted, Slot, runs
+from keepfast.engine.shelf import Shelf
 from keepfast.engine.torch_cells import ROOMS, Room
 from keepfast.engine.torch_graph import Backend, backend
 from keepfast.engine.torch_probe import probe
@@ -37,6 +39,14 @@ class CellAccount(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class Standing(Struct, frozen=True):
+    """A cell that was measured, and which arms had ended by then, with why."""
+
+    cell: CellAccount
+    crashed: dict[str, str]
+    dropped: tuple[tuple[str, str], ...]
+
+
 class Watch:
     """Says what was done and how many seconds it took: minutes of a card are dear."""
 
@@ -49,9 +59,10 @@ class Watch:
         self.since = now
 
 
-def account(plan: Plan, said: Said, worn: Said = lambda arm: None) -> Account:
+def account(plan: Plan, said: Said, worn: Said = lambda arm: None, kept: Path | None = None) -> Account:
     """MachineError when the machine cannot do it, TaskError when a slot does not fit: before anything is measured. `worn` is told of
-    each arm before its code runs. A kernel that leaves nothing to go on with ends it early: the account is then of what there is."""
+    each arm before its code runs. A kernel that leaves nothing to go on with ends it early: the account is then of what there is.
+    `kept`: the folder of cells that were measured before an earlier account of this plan was interrupted; new ones are put there."""
     run_on, watch = _device(plan), Watch(said)
     if plan.threads:
         torch.set_num_threads(plan.threads)
@@ -63,23 +74,39 @@ def account(plan: Plan, said: Said, worn: Said = lambda arm: None) -> Account:
         wardrobe = Wardrobe(model, plan, Tally(timed=plan.device == "cpu"), worn)
         probe(model, wardrobe)
         watch("kernels loaded, slots fit")
-        found = _cells(plan, wardrobe, run_on, watch)
+        found = _cells(plan, wardrobe, run_on, watch, Shelf(kept, (("machine", machine), *_versions())))
     return _put_together(plan, wardrobe, found, (title, machine))
 
 
-def _cells(plan: Plan, wardrobe: Wardrobe, run_on: Backend, watch: Watch) -> list[CellAccount]:
+def _cells(plan: Plan, wardrobe: Wardrobe, run_on: Backend, watch: Watch, shelf: Shelf) -> list[CellAccount]:
     found: list[CellAccount] = []
     if wardrobe.patched and set(wardrobe.patched) <= set(wardrobe.crashed):  # nothing is left to be held against stock
         return found
     try:
         for number, cell in enumerate(plan.cells):
             watch.said(f"{cell.name} ({number + 1} of {len(plan.cells)})")
+            if (before := _before(cell, wardrobe, watch, shelf)) is not None:
+                found.append(before)
+                continue
             found.append(_cell(cell, plan, wardrobe, run_on, watch))
+            shelf.put(cell.name, Standing(found[-1], wardrobe.crashed, tuple(wardrobe.dropped)))
             torch._dynamo.reset()
             run_on.tidy()
     except Broke as error:
         watch(f"ended: {error.what}")
     return found
+
+
+def _before(cell: Cell, wardrobe: Wardrobe, watch: Watch, shelf: Shelf) -> CellAccount | None:
+    """The cell as an earlier account measured it before it was interrupted."""
+    found = shelf.find(cell.name, Standing)
+    if found is None:
+        return None
+    standing, age = found
+    wardrobe.crashed.update(standing.crashed)
+    wardrobe.dropped += [one for one in standing.dropped if one not in wardrobe.dropped]
+    watch.said(f"  as it was measured {age / 60:.0f} minutes ago, before the proof was interrupted")
+    return standing.cell
 
 
 def _device(plan: Plan) -> Backend:
@@ -101,6 +128,7 @@ def _cell(cell: Cell, plan: Plan, wardrobe: Wardrobe, run_on: Backend, watch: Wa
     watch("  cache filled, stock in float32")
     standing = [arm for arm in wardrobe.dresses if arm not in wardrobe.crashed]
     peaks = [(arm, peak) for arm in standing for peak in room.tried(arm, lambda arm=arm: (room.peak(arm),)) or ()]  # type: ignore[misc]
+    watch("  every arm called")
     for arm, _ in peaks:
         room.tried(arm, lambda arm=arm: room.capture(arm))  # type: ignore[misc]
         watch(f"  {arm} captured")

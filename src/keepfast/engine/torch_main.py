@@ -1,4 +1,5 @@
-"""`python -m keepfast.engine.torch_main PLAN ANSWER`: does what the plan PLAN asks, and writes the account, or why there is none.
+"""`python -m keepfast.engine.torch_main PLAN ANSWER [SHELF]`: does what the plan PLAN asks, and writes the account, or why there is none.
+Cells lie in the folder SHELF until all are measured.
 
 Lines that begin with `keepfast: ` are progress; `keepfast-arm: ` names the arm whose code runs from there on. Exit 0 when ANSWER was
 written.
@@ -20,11 +21,11 @@ WHERE = "engine transformers"
 
 def main(arguments: list[str]) -> None:
     asked, told = Path(arguments[0]), Path(arguments[1])
-    answer = answered(msgspec.json.decode(asked.read_bytes(), type=Plan))
+    answer = answered(msgspec.json.decode(asked.read_bytes(), type=Plan), Path(arguments[2]) if arguments[2:] else None)
     told.write_bytes(msgspec.json.encode(answer))
 
 
-def answered(plan: Plan) -> Answer:
+def answered(plan: Plan, shelf: Path | None = None) -> Answer:
     """Every failure is said: what the machine cannot do, what does not fit, and what nobody foresaw, with its traceback in the log."""
     try:
         import torch
@@ -33,7 +34,7 @@ def answered(plan: Plan) -> Answer:
     except ImportError as error:
         return Answer(failure=Failure("machine", f"{sys.executable} has no {error.name}: {error}", WHERE, INSTALL))
     try:
-        return Answer(account=account(plan, said, worn))
+        return Answer(account=account(plan, said, worn, shelf))
     except KeepfastError as error:
         kind = "task" if isinstance(error, TaskError) else "machine"
         return Answer(failure=Failure(kind, error.what, error.where, error.next_step))

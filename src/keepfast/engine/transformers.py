@@ -5,12 +5,14 @@ Owns `Plan`, the record between host and process. Must not know torch: `torch_ma
 
 from __future__ import annotations
 
+import hashlib
 import math
+import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from keepfast.engine import slots
+from keepfast.engine import shelf, slots
 from keepfast.engine.base import STOCK, Account, Cell
 from keepfast.errors import KeepfastError, MachineError, TaskError, UsageError, nearest
 from keepfast.model import Task
@@ -188,23 +190,45 @@ def described(model: str) -> dict[str, Any] | Path:
 
 
 class TransformersEngine:
-    """Runs the plan in a process of its own. `python`: an interpreter with torch and transformers; `said` gets each line of progress."""
+    """Runs the plan in a process of its own. `python`: an interpreter with torch and transformers; `said` gets each line of progress.
+    `keep`: a folder for the cells of a proof that does not come to its end, so that the next one goes on there."""
 
     name = "transformers"
 
     def __init__(
-        self, plan: Plan, *, python: str = sys.executable, limit_s: float = 3600.0, said: Callable[[str], None] | None = None
+        self,
+        plan: Plan,
+        *,
+        python: str = sys.executable,
+        limit_s: float = 3600.0,
+        said: Callable[[str], None] | None = None,
+        keep: Path | None = None,
     ) -> None:
-        self.plan, self.python, self.limit_s, self.said = plan, python, limit_s, said
+        self.plan, self.python, self.limit_s, self.said, self.keep = plan, python, limit_s, said, keep
 
     def account(self, rounds: int) -> Account:
         """Stock and other arms, interleaved, in every cell. MachineError or TaskError when there is no account. A process that ends while
         the code of an arm with kernels runs is that arm's end, and the account says so."""
         described(self.plan.model)
+        plan = replace(self.plan, rounds=rounds)
+        kept = self._shelf(plan)
+        found = self._account(plan, *(str(folder) for folder in kept))
+        for folder in kept:  # it came to its end
+            shutil.rmtree(folder, ignore_errors=True)
+        return found
+
+    def _shelf(self, plan: Plan) -> tuple[Path, ...]:
+        """The folder for the cells of this plan, where there is one for all plans."""
+        if self.keep is None:
+            return ()
+        shelf.swept(self.keep)
+        return (self.keep / _same(plan),)
+
+    def _account(self, plan: Plan, *kept: str) -> Account:
         with tempfile.TemporaryDirectory(prefix="keepfast-engine-") as folder:
             asked, told = Path(folder) / "plan.json", Path(folder) / "answer.json"
-            asked.write_bytes(msgspec.json.encode(replace(self.plan, rounds=rounds)))
-            code, lines = self._run([self.python, "-P", "-m", PROCESS, str(asked), str(told)], folder)
+            asked.write_bytes(msgspec.json.encode(plan))
+            code, lines = self._run([self.python, "-P", "-m", PROCESS, str(asked), str(told), *kept], folder)
             arm = next((line.removeprefix(ARM) for line in reversed(lines) if line.startswith(ARM)), STOCK)
             tail = "\n".join([line for line in lines if not line.startswith(ARM)][-TAIL:])
             if not told.is_file() and code != KILLED and any(a.name == arm and a.fills for a in self.plan.arms):
@@ -246,6 +270,23 @@ class TransformersEngine:
         for line in text.splitlines() if self.said is not None else ():
             if self.said is not None and line.startswith("keepfast: "):
                 self.said(line.removeprefix("keepfast: "))
+
+
+def _same(plan: Plan) -> str:
+    """Equal for plans that differ in their cells at most: kernels by contents, for each proof lays them out in another folder."""
+    arms = tuple(replace(arm, fills=tuple(_placeless(fill) for fill in arm.fills)) for arm in plan.arms)
+    return hashlib.sha256(msgspec.json.encode(replace(plan, arms=arms, cells=(Cell("decode", 4, 1),)))).hexdigest()[:32]
+
+
+def _placeless(fill: Fill) -> Fill:
+    entry, root = Path(fill.entry_path), Path(fill.path[0]) if fill.path else Path(fill.entry_path).parent
+    return replace(fill, entry_path=str(entry.relative_to(root) if entry.is_relative_to(root) else entry), path=tuple(_contents(root)))
+
+
+def _contents(root: Path) -> Iterator[str]:
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield f"{path.relative_to(root).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 def _ended(plan: Plan, arm: str, code: int, tail: str) -> Account:
