@@ -206,6 +206,8 @@ class Book:
         began = time.monotonic()
         try:
             made = make()
+        except Stop:  # time was over: nothing that this unit did
+            raise
         except Exception as error:  # noqa: BLE001  whatever it is, it is this unit's line, and the next one goes on
             self._failed(key, error, time.monotonic() - began)
             return None

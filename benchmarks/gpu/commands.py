@@ -5,8 +5,9 @@
     python benchmarks/gpu/commands.py e2e | e2e-aa [--tasks llama/attention_decode] ...
 
 A unit is one command on one task; what it printed with --json is its line. `run` is interrupted when time is over, as with Ctrl-C once: it
-ends after the experiment in flight; then `log`, `report` and the diffs of the branch are the lab book, OUT/run_TASK/. A command that was
-killed, or that found the machine unfit (exit code 5), is no result and is done again.
+ends after the experiment in flight; then `log`, `report` and the diffs of the branch are the lab book, OUT/run_TASK/. `e2e` is interrupted
+too, and goes on in the next session with the cells of OUT/engine. A command that was killed, or that found the machine unfit (exit
+code 5), is no result and is done again.
 
 It writes OUT/commands.jsonl and commands.json. No bars.
 """
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import bench
@@ -30,6 +32,7 @@ from msgspec import Struct
 
 from keepfast import settings
 from keepfast.device import nvidia, nvidia_software
+from keepfast.engine import shelf
 from keepfast.errors import KeepfastError, MachineError, UsageError
 from keepfast.model import Fact
 from keepfast.walls.base import Walls
@@ -38,7 +41,6 @@ KEEPFAST = (sys.executable, "-m", "keepfast")
 WHO = ("-c", "user.name=keepfast", "-c", "user.email=keepfast@keepfast.invalid", "-c", "commit.gpgsign=false")
 VERBS = ("check", "run", "e2e", "e2e-aa")
 TASKS = {"run": ("softmax",), "e2e": ("llama/attention_decode",), "e2e-aa": ("llama/attention_decode",)}  # check: all there are
-GUESS_S = {"check": 25.0, "run": 180.0, "e2e": 150.0, "e2e-aa": 120.0}
 LEAST_S = {"check": 20.0, "run": 150.0, "e2e": 60.0, "e2e-aa": 60.0}  # with less it is not begun
 LAST_S = 60.0  # of a run: its last measurements of the champion
 END_S = 45.0  # from an interrupt to the end of the experiment in flight
@@ -120,13 +122,29 @@ def done(verb: str, task: str, seconds: float, out: Path) -> Done:
     """One command. MachineError when it says nothing about the task."""
     with workbench.room() as room:
         place, began = repository(task, room), time.monotonic()
-        code, text, told = said((*spoken(verb, seconds), str(place)), place, seconds)
+        with cells(room / task.split("/")[0] / ".keepfast" / shelf.FOLDER, out / shelf.FOLDER):
+            code, text, told = said((*spoken(verb, seconds), str(place)), place, seconds)
         last = told.strip()[-2000:]
+        if verb.startswith("e2e") and not text and time.monotonic() - began >= seconds:
+            raise bench.Stop(f"{verb} {task}: time was over; it goes on with the cell it was at")
         if verb == "run":
             book(place, out / f"run_{task.replace('/', '_')}", (text, told))
         if code < 0 or code == VOID or (code and not text):
             raise MachineError(f"exit code {code}: {last[-400:] or text[-400:]}")
         return Done(verb, task, code, time.monotonic() - began, text[:KEPT_CHARS], last)
+
+
+@contextmanager
+def cells(here: Path, kept: Path) -> Iterator[None]:
+    """Inside, the cells of interrupted proofs lie where keepfast keeps them."""
+    if kept.is_dir():
+        shutil.copytree(kept, here)
+    try:
+        yield
+    finally:
+        shutil.rmtree(kept, ignore_errors=True)
+        if here.is_dir():
+            shutil.copytree(here, kept)
 
 
 def spoken(verb: str, seconds: float) -> tuple[str, ...]:

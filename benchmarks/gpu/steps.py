@@ -82,9 +82,9 @@ def steps(cards: int = 1) -> tuple[Step, ...]:
             330, 200, 45, count_corpus, apart="corpus",
         ),
         search("best_config", 260, 260, compiled=False),
-        script("commands", "e2e", 430, 450, 430, count_commands("e2e"), "e2e", whole=True),
+        script("commands", "e2e", 430, 300, 130, count_commands("e2e"), "e2e"),
         script("commands", "run", 260, 260, 190, count_commands("run"), "run"),
-        script("commands", "e2e-aa", 150, 170, 120, count_commands("e2e-aa"), "e2e-aa", whole=True),
+        script("commands", "e2e-aa", 150, 170, 80, count_commands("e2e-aa"), "e2e-aa"),
         script("commands", "check", 320, 200, 45, count_commands("check"), "check"),
         search("best_config compiled", 1100, 300, compiled=True),
     )  # fmt: skip

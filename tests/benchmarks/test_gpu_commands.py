@@ -40,6 +40,19 @@ else:
     print(json.dumps({"verb": verb}))
 """
 
+INTERRUPTED = """
+import json, pathlib, sys, time
+cells = pathlib.Path(sys.argv[-1]).parent / ".keepfast/engine"
+if (cells / "plan/one.json").exists():
+    print(json.dumps({"outcome": "refused"}))
+    (cells / "plan/one.json").unlink()
+    (cells / "plan").rmdir()
+    sys.exit(3)
+(cells / "plan").mkdir(parents=True)
+(cells / "plan/one.json").write_text("{}")
+time.sleep(600)
+"""
+
 
 @pytest.fixture(scope="module")
 def commands() -> ModuleType:
@@ -92,6 +105,20 @@ def test_a_run_is_interrupted_when_time_is_over_and_leaves_its_lab_book(
     assert {path.name for path in book.iterdir()} == {"run.json", "run.txt", "log.json", "report.json", "report.html", "keeps.diff"}
     assert "+faster" in (book / "keeps.diff").read_text()
     assert json.loads((book / "log.json").read_text()) == {"verb": "log"}
+
+
+def test_an_interrupted_proof_is_no_failure_and_goes_on(
+    called: Callable[..., int], commands: ModuleType, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(commands, "LEAST_S", commands.LEAST_S | {"e2e": 1.0})
+    (tmp_path / "stand_in.py").write_text(INTERRUPTED)
+    assert called("e2e", "--seconds", "7") == 0
+    assert written(tmp_path) == []
+    assert "failed" not in (tmp_path / "out/commands.jsonl").read_text()
+    assert (tmp_path / "out/engine/plan/one.json").exists()
+    assert called("e2e", "--seconds", "200") == 0
+    assert [(d["verb"], d["code"]) for d in written(tmp_path)] == [("e2e", 3)]
+    assert not (tmp_path / "out/engine/plan").exists()
 
 
 def test_what_does_not_end_after_an_interrupt_is_killed(commands: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

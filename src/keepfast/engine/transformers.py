@@ -243,7 +243,10 @@ class TransformersEngine:
                 log.open("wb") as out,
                 subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT) as process,
             ):
-                code = self._watched(process, log)
+                try:
+                    code = self._watched(process, log)
+                finally:
+                    process.kill()  # an interrupt at a terminal reaches it as well, any other end of ours does not
         except OSError as error:
             raise MachineError(f"{self.python} does not start: {error}", where="engine transformers", next_step=INSTALL) from None
         return code, log.read_text(encoding="utf-8", errors="replace").splitlines()
