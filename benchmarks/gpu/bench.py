@@ -124,8 +124,12 @@ class Clock:
         return self.seconds - (self.now() - self.began)
 
     def room(self, kind: str, guess: float) -> bool:
-        """Whether one more unit of this kind is expected to end in time. `guess`: seconds, until one was seen."""
-        return self.left >= (median(self.took[kind]) if kind in self.took else guess)
+        """Whether one more unit of this kind is expected to end in time. `guess`: seconds, until one was seen. Where not even the first one
+        is, that is said."""
+        needed = median(self.took[kind]) if kind in self.took else guess
+        if self.left < needed and not self.took:
+            print(f"no time for {kind}: about {needed:.0f} s are needed, and {self.left:.0f} s are left", file=sys.stderr, flush=True)
+        return self.left >= needed
 
     @contextmanager
     def counted(self, kind: str) -> Iterator[None]:

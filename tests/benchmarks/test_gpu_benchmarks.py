@@ -172,6 +172,11 @@ def test_an_unknown_task_is_named_with_those_that_are(aa: ModuleType, tmp_path: 
     assert "rmsnorm_plain" in capsys.readouterr().err
 
 
+def test_a_script_that_has_no_time_for_anything_says_so(bench: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not bench.Clock(10.0, lambda: 0.0).room("keep", 25.0)
+    assert "no time for keep: about 25 s are needed, and 10 s are left" in capsys.readouterr().err
+
+
 def test_the_clock_begins_nothing_that_would_end_late(bench: ModuleType) -> None:
     now = [0.0]
     clock = bench.Clock(10.0, lambda: now[0])
