@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cardless import compiling, module_at, poison, usage
+from cardless import compiling, exact_products, module_at, poison, usage
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "gpu"
 TASKS = ("decode_attention", "decode_attention_paged")
@@ -210,19 +210,10 @@ def padded(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def interpret(task: str) -> dict[str, list[str]]:
-    """Mistakes of each version. The interpreter keeps bfloat16 as bits and multiplies them as such, and knows no assembly."""
+    """Mistakes of each version. The interpreter knows no assembly."""
     import numpy as np
-    import triton.language as tl
-    from triton.runtime import interpreter
 
-    def wide(handle: Any) -> Any:
-        if handle.dtype.scalar != tl.bfloat16:
-            return handle
-        return interpreter.TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
-
-    builder = interpreter.InterpreterBuilder
-    dot = builder.create_dot
-    builder.create_dot = lambda self, a, b, *rest: dot(self, wide(a), wide(b), *rest)
+    exact_products()
     found = {}
     poison()
     for version in versions(task):

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from cardless import poison  # noqa: E402
+from cardless import exact_products, poison  # noqa: E402
 from msgspec.structs import replace  # noqa: E402
 
 from keepfast.model import Case, Task  # noqa: E402
@@ -154,7 +154,8 @@ def baseline(name: str, path: Path) -> str:
     kernel = module_at(path, f"baseline_{path.stem}").kernel
     with torch.compiler.set_stance("force_eager"):
         try:
-            return "; ".join(mistakes(load(EXAMPLES / name), kernel))
+            task = load(EXAMPLES / name)
+            return "; ".join(mistakes(task, kernel, small_cases(task)))
         except ImportError as error:
             return f"ImportError: {error}"
 
@@ -244,13 +245,13 @@ def small_cases(task: Task) -> Iterator[Case]:
         yield replace(task.cases[0], name=name, axes=tuple(axes.items()))
 
 
-def mistakes(task: Task, kernel: Any) -> Iterator[str]:
-    """What the oracle says to a kernel over the small cases; arguments that may not change are looked at as well."""
+def mistakes(task: Task, kernel: Any, cases: Iterable[Case]) -> Iterator[str]:
+    """What the oracle says to a kernel over these cases; arguments that may not change are looked at as well."""
     from keepfast.oracle import compare
     from keepfast.oracle.reference import Reference
 
     reference = Reference(task, "cpu")
-    for case in small_cases(task):
+    for case in cases:
         values = reference.inputs(case, (5, 6, 7, 8))
         working, exact = reference.both(values)
         given = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in values.items()}
@@ -282,17 +283,17 @@ def interpret(task: Task, words: Sequence[str]) -> None:
         module = kernel_at(folder, MANY | (far(folder) if word.startswith("far:") else {}) | MANY)
         if task.name == "quant":
             module.FEW = 64
-        print(json.dumps({"folder": word, "wrong": list(mistakes(task, module.kernel))}), flush=True)
+        print(json.dumps({"folder": word, "wrong": list(mistakes(task, module.kernel, small_cases(task)))}), flush=True)
 
 
 def mend_interpreter() -> None:
-    """Triton's interpreter cuts bfloat16 instead of rounding, gets some 8-bit floats wrong, multiplies bfloat16 as whole numbers, and
-    knows no assembler; the only assembler here is tanh.approx."""
+    """Triton's interpreter cuts bfloat16 instead of rounding, gets some 8-bit floats wrong, multiplies bfloat16 as whole numbers
+    (`exact_products`), and knows no assembler; the only assembler here is tanh.approx."""
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
 
-    convert, dot = interpreter._convert_float, interpreter.InterpreterBuilder.create_dot
+    convert = interpreter._convert_float
     rounded = {tl.bfloat16: (torch.bfloat16, torch.int16, "uint16"), tl.float8e4nv: (torch.float8_e4m3fn, torch.uint8, "uint8")}
 
     def converted(data: Any, source: Any, target: Any, mode: Any) -> Any:
@@ -302,21 +303,13 @@ def mend_interpreter() -> None:
         floats = torch.from_numpy(np.ascontiguousarray(data).view(np.float32).copy())
         return floats.to(to).view(bits).numpy().view(name).reshape(data.shape)
 
-    def widened(handle: Any) -> Any:
-        if handle.dtype.scalar != tl.bfloat16:
-            return handle
-        return interpreter.TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
-
-    def product(self: Any, a: Any, b: Any, *others: Any) -> Any:
-        return dot(self, widened(a), widened(b), *others)
-
     def assembler(self: Any, text: str, constraints: str, values: Any, *others: Any) -> Any:
         assert text.startswith("tanh.approx.f32")
         found = interpreter.TensorHandle(np.tanh(values[0].data), values[0].dtype)
         return SimpleNamespace(get_result=lambda i: found)
 
     interpreter._convert_float = converted
-    interpreter.InterpreterBuilder.create_dot = product
+    exact_products()
     interpreter.InterpreterBuilder.create_inline_asm = assembler
 
 

@@ -158,7 +158,8 @@ def test_the_reference_is_what_the_slot_replaces(name: str) -> None:
     pytest.importorskip("transformers")
     from keepfast.engine.torch_reference import FUNCTIONS
 
-    assert list(mistakes(load(FOLDER / name), FUNCTIONS[name])) == []
+    task = load(FOLDER / name)
+    assert list(kit.mistakes(task, FUNCTIONS[name], small_cases(task))) == []
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile's own imports
@@ -166,7 +167,8 @@ def test_the_reference_is_what_the_slot_replaces(name: str) -> None:
 def test_baselines_are_right(name: str, path: Path) -> None:
     kernel = kit.module_at(path, f"baseline_{path.stem}").kernel
     with torch.compiler.set_stance("force_eager"):
-        assert list(mistakes(load(FOLDER / name), kernel)) == []
+        task = load(FOLDER / name)
+        assert list(kit.mistakes(task, kernel, small_cases(task))) == []
 
 
 def test_with_every_slot_filled_no_kernel_of_the_library_is_left_in_a_layer() -> None:
@@ -399,26 +401,6 @@ def small_cases(task: Task) -> Iterator[Case]:
     yield from (case for case in task.cases if not case.timed and case.name not in TOO_LARGE)
 
 
-def mistakes(task: Task, kernel: Callable[..., Any]) -> Iterator[str]:
-    """What the oracle says to a kernel over the small cases; arguments that may not change are looked at as well."""
-    from keepfast.oracle import compare
-    from keepfast.oracle.reference import Reference
-
-    reference = Reference(task, "cpu")
-    for case in small_cases(task):
-        values = reference.inputs(case, (5, 6, 7, 8))
-        working, exact = reference.both(values)
-        given = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in values.items()}
-        made = kernel(*given.values())
-        results = [*(given[a.name] for a in task.signature.written), *([] if made is None else [made])]
-        got = dict(zip(task.signature.results, results, strict=True))
-        limits = compare.limits_of(task, case)
-        said = {name: compare.judge(name, got[name], working[name], exact[name], limits).wrong for name in got}
-        yield from (f"{case.name}: {one}" for one in said.values() if one)
-        read = [a.name for a in task.signature.tensors if not a.written]
-        yield from (f"{case.name}: {name} was changed" for name in read if not torch.equal(given[name], values[name]))
-
-
 def program(mode: str, *words: str) -> list[dict[str, Any]]:
     """This file in a process of its own: one JSON object a line."""
     env = dict(os.environ) | kit.ONE_CORE | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -439,7 +421,7 @@ def interpret(name: str, *folders: str) -> None:
         for said, values, cases in (("as they are", {}, task), ("far end", kit.far(Path(folder) / name), fewer)):
             module = kit.kernel_at(Path(folder) / name, values)
             vars(module).update({each: lambda *_: None for each in UNKNOWN})
-            wrong = list(mistakes(cases, module.kernel))
+            wrong = list(kit.mistakes(cases, module.kernel, small_cases(cases)))
             print(json.dumps({"folder": folder, "tunables": said, "wrong": wrong}), flush=True)
             if wrong:
                 break

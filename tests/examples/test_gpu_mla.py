@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cardless import compiling, module_at, poison, usage
+from cardless import compiling, exact_products, module_at, poison, usage
 
 TASK = Path(__file__).parents[2] / "examples" / "gpu" / "mla_decode"
 WRONG = ("002-one-scale-a-token", "004-whole-pages")
@@ -287,18 +287,8 @@ def mistakes(call: Callable[..., Any]) -> list[str]:
 
 
 def interpret() -> dict[str, list[str]]:
-    """Mistakes of each version. The interpreter keeps bfloat16 as bits and multiplies them as such."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    def wide(handle: Any) -> Any:
-        if handle.dtype.scalar != tl.bfloat16:
-            return handle
-        return interpreter.TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
-
-    builder = interpreter.InterpreterBuilder
-    dot = builder.create_dot
-    builder.create_dot = lambda self, a, b, *rest: dot(self, wide(a), wide(b), *rest)
+    """Mistakes of each version."""
+    exact_products()
     found = {}
     poison()
     for version in VERSIONS:
