@@ -211,20 +211,16 @@ class TransformersEngine:
         the code of an arm with kernels runs is that arm's end, and the account says so."""
         described(self.plan.model)
         plan = replace(self.plan, rounds=rounds)
-        kept = self._shelf(plan)
-        found = self._account(plan, *(str(folder) for folder in kept))
-        for folder in kept:  # it came to its end
-            shutil.rmtree(folder, ignore_errors=True)
+        if self.keep is None:
+            return self._account(plan)
+        shelf.swept(self.keep)
+        kept = self.keep / _same(plan)
+        found = self._account(plan, str(kept))
+        shutil.rmtree(kept, ignore_errors=True)  # it came to its end
         return found
 
-    def _shelf(self, plan: Plan) -> tuple[Path, ...]:
-        """The folder for the cells of this plan, where there is one for all plans."""
-        if self.keep is None:
-            return ()
-        shelf.swept(self.keep)
-        return (self.keep / _same(plan),)
-
     def _account(self, plan: Plan, *kept: str) -> Account:
+        """`kept`: the folder for the cells of this plan, where there is one."""
         with tempfile.TemporaryDirectory(prefix="keepfast-engine-") as folder:
             asked, told = Path(folder) / "plan.json", Path(folder) / "answer.json"
             asked.write_bytes(msgspec.json.encode(plan))

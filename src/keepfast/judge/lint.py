@@ -120,8 +120,8 @@ class Linter:
         """Every tensor that is only read must change the answer in some case."""
         read = [a.name for a in self.task.signature.tensors if not a.written]
         for name in read:
-            asked = [pair for pair in pairs if any(slot.name == name for slot in pair[0].layout.slots)]
-            if asked and not any(self._changes(name, asked if n == 0 else self._pairs()) for n in range(1 + AGAIN)):
+            given = any(slot.name == name for one, _ in pairs for slot in one.layout.slots)
+            if given and not any(self._changes(name, pairs if n == 0 else self._pairs()) for n in range(1 + AGAIN)):
                 step = f"let inputs() draw what makes a difference, or take `{name}` out of the signature; {LINT}"
                 raise TaskError(f"{self.oracle} ignores its input `{name}`", where=WHERE, next_step=step)
 
