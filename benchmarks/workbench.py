@@ -33,6 +33,7 @@ from keepfast.model import Calibration, Candidate, Event, Fact, File, Machine, T
 from keepfast.task.load import load
 from keepfast.walls.base import Walls
 
+ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).parent / "results"
 ENTRY = "kernel/kernel.c"
 TASK = """\
@@ -219,11 +220,22 @@ class Bar(Struct, frozen=True):
     ok: bool
 
 
+def command(folder: str = "benchmarks") -> str:
+    """This script's command line as one would type it in a checkout: of paths of this machine only what is below it, or the last part."""
+
+    def word(given: str) -> str:
+        path = Path(given)
+        if not path.is_absolute():
+            return given
+        return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+
+    return shlex.join(["python", f"{folder}/{Path(sys.argv[0]).name}", *map(word, sys.argv[1:])])
+
+
 def about(walls: str) -> About:
     others = (Fact("keepfast", __version__), Fact("numpy", version("numpy")), Fact("msgspec", version("msgspec")))
     versions = (Fact("python", platform.python_version()), *others)
-    command = shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-    return About(cpu.fingerprint(walls), versions, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command, os.getloadavg()[0])
+    return About(cpu.fingerprint(walls), versions, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command(), os.getloadavg()[0])
 
 
 def finished(found: About) -> About:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import shlex
 import shutil
 import sys
 import time
@@ -27,11 +26,11 @@ from msgspec import Struct
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import workbench
-from workbench import Bar, Line, Store, write
+from workbench import Bar, Line, Store, called, write
 
 from keepfast import settings, shop
 from keepfast.device import nvidia, nvidia_software
-from keepfast.errors import KeepfastError, MachineError
+from keepfast.errors import MachineError
 from keepfast.judge.gpu.asking import Oracle
 from keepfast.judge.gpu.judge import GpuBench, GpuJudge
 from keepfast.materialise import tree_hash
@@ -59,13 +58,12 @@ __all__ = [
     "timed_cases",
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = workbench.ROOT
 RESULTS = ROOT / "benchmarks" / "results" / "gpu"
 TRIES = 2  # of a unit that fails
 IN_A_ROW = 4  # failures after which the session ends: the machine is not fit, and time is scarce
 SESSION, FAILED = "session ", "failed "  # keys of such lines begin so
 T = TypeVar("T")
-G = TypeVar("G", bound="Given")
 
 
 def above(name: str) -> ModuleType:
@@ -101,15 +99,6 @@ def arguments(doc: str | None, seconds: float) -> argparse.ArgumentParser:
         "--card", default="", help="index or UUID of the GPU; without it the first that CUDA_VISIBLE_DEVICES names, or a free one"
     )
     return parser
-
-
-def called(parser: argparse.ArgumentParser, words: list[str] | None, given: type[G], run: Callable[[G], int]) -> int:
-    """Run a script; its exit code. An error for people is printed as one message."""
-    try:
-        return run(given(**vars(parser.parse_args(words))))
-    except KeepfastError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
 
 
 class Clock:
@@ -156,6 +145,13 @@ class Session(Struct, frozen=True):
     def label(self) -> str:
         """What must be the same for units of two sessions to count together: kind of card, driver, versions."""
         return ", ".join([self.machine.gpu, f"driver {branch(self.driver)}", *(f"{v.name} {v.value}" for v in self.versions)])
+
+
+def session(machine: Machine) -> Session:
+    """That of now, on this machine."""
+    driver, _ = nvidia.drivers()
+    versions = tuple(Fact(name, value) for name, value in nvidia_software.versions() if value)
+    return Session(machine, driver, versions, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), workbench.command("benchmarks/gpu"))
 
 
 def branch(driver: str) -> str:
@@ -279,10 +275,7 @@ class Desk:
         self._stack.close()
 
     def session(self) -> Session:
-        driver, _ = nvidia.drivers()
-        versions = tuple(Fact(name, value) for name, value in nvidia_software.versions() if value)
-        command = shlex.join(["python", f"benchmarks/gpu/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-        return Session(self.machine, driver, versions, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command)
+        return session(self.machine)
 
     def station(self, task: Task) -> Station:
         """The card for one task. Workers and launchers are those of the first one."""

@@ -31,10 +31,9 @@ from bench import Book, Clock, Session
 from msgspec import Struct
 
 from keepfast import settings
-from keepfast.device import nvidia, nvidia_software
+from keepfast.device import nvidia
 from keepfast.engine import shelf
 from keepfast.errors import KeepfastError, MachineError, UsageError
-from keepfast.model import Fact
 from keepfast.walls.base import Walls
 
 KEEPFAST = (sys.executable, "-m", "keepfast")
@@ -227,11 +226,7 @@ def words(text: str) -> Iterator[str]:
 
 def session(card: nvidia.Card) -> Session:
     """As bench.Desk.session, without a judge of our own: commands have theirs."""
-    driver, _ = nvidia.drivers()
-    versions = tuple(Fact(name, value) for name, value in nvidia_software.versions() if value)
-    machine = nvidia.fingerprint(Walls.detect().strength, card.uuid)
-    command = " ".join(["python", "benchmarks/gpu/commands.py", *sys.argv[1:]])
-    return Session(machine, driver, versions, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command)
+    return bench.session(nvidia.fingerprint(Walls.detect().strength, card.uuid))
 
 
 def run(given: Given) -> int:

@@ -68,3 +68,9 @@ def test_the_task_is_one_that_keepfast_reads(workbench: ModuleType, tmp_path: Pa
     task = workbench.make_task(tmp_path / "softmax", "int kernel(void);\n", rows=24, columns=64)
     assert [c.name for c in task.timed] == ["timed"]
     assert task.build.flags == ("-O2",)
+
+
+def test_a_command_line_has_no_paths_of_this_machine(workbench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["/elsewhere/bin/aa.py", "--out", str(workbench.ROOT / "benchmarks/results/gpu"), "--work", "/elsewhere/out", "--only", "a b"]
+    monkeypatch.setattr(workbench.sys, "argv", words)
+    assert workbench.command("benchmarks/gpu") == "python benchmarks/gpu/aa.py --out benchmarks/results/gpu --work out --only 'a b'"
